@@ -1,0 +1,44 @@
+/* A buffer: one piece of memory with one reference count. Memory of our own starts
+ * on a 64-byte boundary; foreign memory is wrapped with a release callback. */
+#ifndef SPILLWAY_BUFFER_H
+#define SPILLWAY_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "spillway/context.h"
+
+#define SPW_BUFFER_ALIGNMENT 64
+
+typedef struct spw_buffer spw_buffer;
+
+/* Called once, when the last reference goes. Thread: the one that drops it. */
+typedef void (*spw_release_fn)(void *user);
+
+/* Allocate size bytes (0 allowed), uninitialised, charged to the context's budget.
+ * Returns: one reference. Thread: any. Errors: NO_MEMORY, LIMIT_EXCEEDED. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_create(spw_context *context, size_t size,
+                                                      spw_charge charge,
+                                                      spw_buffer **ret_buffer,
+                                                      spw_error *error);
+/* Wrap memory of the caller's; not charged.
+ * Borrows: data until release(user) is called. A failed call never calls it.
+ * Returns: one reference. Thread: any. Errors: NO_MEMORY. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_wrap(spw_context *context, void *data,
+                                                    size_t size, bool is_writeable,
+                                                    spw_release_fn release, void *user,
+                                                    spw_buffer **ret_buffer,
+                                                    spw_error *error);
+/* Takes one more reference. Returns: buffer. Thread: any. */
+SPW_EXPORT spw_buffer *spw_buffer_ref(spw_buffer *buffer);
+/* Drops one reference (NULL allowed). Thread: any. */
+SPW_EXPORT void spw_buffer_unref(spw_buffer *buffer);
+
+/* Borrows: the memory, until the caller's reference goes. */
+SPW_EXPORT void *spw_buffer_data(const spw_buffer *buffer);
+SPW_EXPORT size_t spw_buffer_size(const spw_buffer *buffer);
+SPW_EXPORT bool spw_buffer_is_writeable(const spw_buffer *buffer);
+/* Move the charge of a buffer of our own (nothing for a wrapped one). */
+SPW_EXPORT void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge);
+
+#endif

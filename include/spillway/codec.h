@@ -1,0 +1,35 @@
+/* Decompression of frames that a stock peer compressed. */
+#ifndef SPILLWAY_CODEC_H
+#define SPILLWAY_CODEC_H
+
+#include "spillway/payload.h"
+
+/* The codec that Dask calls name ("lz4", "zstd", "snappy", "zlib").
+ * Returns: SPW_CODEC_NONE for a name that is none of them. Thread: any. */
+SPW_EXPORT spw_codec_id spw_codec_by_name(const char *name);
+
+/* How many bytes a compressed frame claims to hold, checked against what its codec can
+ * reach from its size. A zlib or zstd frame may not say: UNSUPPORTED, use
+ * spw_codec_expand. Thread: any. Errors: CORRUPT, UNSUPPORTED. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_codec_plain_size(spw_codec_id codec,
+                                                         const void *data, size_t size,
+                                                         uint64_t *ret_plain_size,
+                                                         spw_error *error);
+/* Decompress into exactly out_size bytes. Thread: any.
+ * Errors: CORRUPT (the frame does not decompress to exactly that), NO_MEMORY. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_codec_decompress(spw_codec_id codec,
+                                                         const void *data, size_t size,
+                                                         void *out, size_t out_size,
+                                                         spw_error *error);
+/* Decompress a frame that does not say its size: grows an own buffer, by what arrives,
+ * up to the context's bytes_per_message and its budget.
+ * Returns: one reference to a buffer of exactly the plain size.
+ * Errors: CORRUPT, NO_MEMORY, LIMIT_EXCEEDED. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_codec_expand(spw_context *context,
+                                                     spw_codec_id codec,
+                                                     const void *data, size_t size,
+                                                     spw_charge charge,
+                                                     spw_buffer **ret_buffer,
+                                                     spw_error *error);
+
+#endif

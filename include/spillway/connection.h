@@ -1,0 +1,93 @@
+/* A connection: whole messages in both directions over one TCP stream, driven by the
+ * readiness of its descriptor. No call here blocks.
+ *
+ * The owner's loop: watch descriptor() for interest(); call on_readable or
+ * on_writable when it is ready; look at interest() again after each call. One thread
+ * at a time. */
+#ifndef SPILLWAY_CONNECTION_H
+#define SPILLWAY_CONNECTION_H
+
+#include "spillway/sink.h"
+
+typedef struct spw_connection spw_connection;
+
+enum { SPW_INTEREST_READ = 1u << 0, SPW_INTEREST_WRITE = 1u << 1 };
+
+typedef struct spw_connection_options {
+    size_t struct_size;       /* set by SPW_CONNECTION_OPTIONS_INIT */
+    uint32_t user_timeout_ms; /* keep-alive and TCP_USER_TIMEOUT; 0: the system's */
+    spw_sink sink;            /* all zero: spw_sink_heap */
+} spw_connection_options;
+
+#define SPW_CONNECTION_OPTIONS_INIT {.struct_size = sizeof(spw_connection_options)}
+
+/* Start to connect to a numeric IPv4 or IPv6 host ("fe80::1%eth0" allowed). The
+ * outcome shows when the descriptor becomes writable (see is_connecting).
+ * Returns: a connection to be freed by spw_connection_free. Borrows: context gets a
+ * reference of its own. Thread: the owner's.
+ * Errors: ADDRESS, REFUSED, UNREACHABLE, IO, NO_MEMORY, INVALID_ARGUMENT. */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_connection_connect(spw_context *context, const char *host, uint16_t port,
+                       const spw_connection_options *options,
+                       spw_connection **ret_connection, spw_error *error);
+/* Closes first if still open. Takes: connection (NULL allowed). */
+SPW_EXPORT void spw_connection_free(spw_connection *connection);
+
+/* The descriptor to watch, -1 once closed. */
+SPW_EXPORT int spw_connection_descriptor(const spw_connection *connection);
+/* What to watch it for: SPW_INTEREST_... */
+SPW_EXPORT unsigned spw_connection_interest(const spw_connection *connection);
+SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
+/* False once closed here, closed by the peer, or failed. A message that had arrived
+ * whole before the peer closed can still be received. */
+SPW_EXPORT bool spw_connection_is_open(const spw_connection *connection);
+
+/* Local and peer address. Returns: the host's numeric text, which lives as long as the
+ * connection, and the port. Errors: CLOSED (local only, no descriptor any more). */
+SPW_EXPORT SPW_NODISCARD spw_status spw_connection_local(spw_connection *connection,
+                                                         const char **ret_host,
+                                                         uint16_t *ret_port,
+                                                         spw_error *error);
+SPW_EXPORT void spw_connection_peer(const spw_connection *connection,
+                                    const char **ret_host, uint16_t *ret_port);
+
+/* Queue a message and send as much of it as the socket takes now.
+ * Takes: payload, on success only. Its buffers are pinned (and its unsent bytes
+ * charged QUEUED) until sent; they are dropped by spw_connection_reap or close.
+ * Returns: bytes of the message on the wire, headers included.
+ * Errors: CLOSED, RESET, PEER_CLOSED, IO, LIMIT_EXCEEDED, NO_MEMORY. After RESET,
+ * PEER_CLOSED and IO the connection is of no further use. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_connection_send(spw_connection *connection,
+                                                        spw_payload *payload,
+                                                        uint64_t *ret_bytes,
+                                                        spw_error *error);
+/* Bytes that wait in the send queue. */
+SPW_EXPORT uint64_t spw_connection_queued_bytes(const spw_connection *connection);
+/* Drop the buffers of messages that have been sent whole. Release callbacks run here
+ * and in close, never inside send or on_writable. */
+SPW_EXPORT void spw_connection_reap(spw_connection *connection);
+
+/* Take the next whole message. AGAIN marks the connection as wanted: only then is
+ * more than one read-ahead taken from the socket.
+ * Returns: a payload of the caller's. Errors: AGAIN; the connection's own end, again
+ * at each call (CLOSED, PEER_CLOSED, TRUNCATED, RESET, PROTOCOL, LIMIT_EXCEEDED...). */
+SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *connection,
+                                                           spw_payload **ret_payload,
+                                                           spw_error *error);
+/* Bytes of the message under way that are still to come, as far as is known; 0 between
+ * messages. Lets the owner decide whether on_readable is worth releasing a lock for. */
+SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connection);
+
+/* Read what is there. OK: call receive again (a message is whole, or the connection
+ * has ended, which receive then reports). AGAIN: not yet.
+ * Errors: none beside AGAIN; ends are reported by receive and is_open. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_connection_on_readable(spw_connection *connection);
+/* Finish connecting, or send from the queue. Errors: as spw_connection_send, and
+ * REFUSED, TIMED_OUT, UNREACHABLE while connecting. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_connection_on_writable(spw_connection *connection,
+                                                               spw_error *error);
+/* Close at once: unsent messages are dropped, a half-read one is aborted, every buffer
+ * is released. Allowed at any time and more than once. */
+SPW_EXPORT void spw_connection_close(spw_connection *connection);
+
+#endif

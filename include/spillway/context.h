@@ -1,0 +1,94 @@
+/* The context: allocator, log hook, limits, budget and counters that everything
+ * made from it shares. The library has no process-wide state beside it. */
+#ifndef SPILLWAY_CONTEXT_H
+#define SPILLWAY_CONTEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spillway/budget.h"
+#include "spillway/status.h"
+
+typedef struct spw_context spw_context;
+
+/* Where memory comes from. allocate answers NULL when there is none; alignment is a
+ * power of two. release is given the size and alignment of the allocation.
+ * Thread: both are called from any thread. */
+typedef struct spw_allocator {
+    void *(*allocate)(void *user, size_t size, size_t alignment);
+    void (*release)(void *user, void *pointer, size_t size, size_t alignment);
+    void *user;
+} spw_allocator;
+
+typedef enum spw_log_level {
+    SPW_LOG_ERROR = 1,
+    SPW_LOG_WARNING = 2,
+    SPW_LOG_INFO = 3,
+    SPW_LOG_DEBUG = 4
+} spw_log_level;
+
+typedef struct spw_log_hook {
+    void (*write)(void *user, spw_log_level level, const char *message);
+    void *user;
+    spw_log_level level; /* messages above this level are not even formatted */
+} spw_log_hook;
+
+/* Limits on what a peer may claim. Zero means the default in brackets. */
+typedef struct spw_limits {
+    uint64_t frames_per_message;      /* [1 << 24] */
+    uint64_t bytes_per_message;       /* [1 << 44] */
+    uint64_t sub_header_bytes;        /* [1 << 31] sub-headers above get plain placement */
+    uint32_t nesting_depth;           /* [512] of msgpack inside a sub-header */
+} spw_limits;
+
+typedef struct spw_context_options {
+    size_t struct_size; /* set by SPW_CONTEXT_OPTIONS_INIT */
+    spw_allocator allocator; /* all zero: the C library's */
+    spw_log_hook log;        /* all zero: silent */
+    spw_limits limits;
+    spw_budget *budget; /* required; borrowed until the context is gone */
+} spw_context_options;
+
+#define SPW_CONTEXT_OPTIONS_INIT {.struct_size = sizeof(spw_context_options)}
+
+/* Bytes copied, by reason. */
+typedef enum spw_copy_reason {
+    SPW_COPY_READ_AHEAD = 0,   /* received together with an earlier piece, then placed */
+    SPW_COPY_SMALL_FRAME = 1,  /* small frames gathered into one send */
+    SPW_COPY_NONCONTIGUOUS = 2, /* the sender's buffer had strides */
+    SPW_COPY_DECOMPRESSED = 3, /* written by a decompressor into its region */
+    SPW_COPY_METADATA = 4,     /* message headers handed out as bytes */
+    SPW_COPY_REASON_COUNT = 5
+} spw_copy_reason;
+
+/* The name of a reason, such as "read_ahead". Thread: any. */
+SPW_EXPORT const char *spw_copy_reason_name(spw_copy_reason reason);
+
+typedef struct spw_figures {
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
+    uint64_t connections_opened, connections_closed, connections_failed;
+    uint64_t copies[SPW_COPY_REASON_COUNT], copied_bytes[SPW_COPY_REASON_COUNT];
+} spw_figures;
+
+/* Make a context.
+ * Borrows: options->budget until the last reference to the context is gone.
+ * Returns: one reference. Thread: any.
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (no budget, half an allocator, unknown tail). */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_context_create(const spw_context_options *options, spw_context **ret_context,
+                   spw_error *error);
+/* Takes one more reference. Returns: context. Thread: any. */
+SPW_EXPORT spw_context *spw_context_ref(spw_context *context);
+/* Drops one reference (NULL allowed). Everything made from the context holds one, so
+ * the order of unref calls does not matter. Thread: any. */
+SPW_EXPORT void spw_context_unref(spw_context *context);
+
+SPW_EXPORT spw_budget *spw_context_budget(const spw_context *context);
+SPW_EXPORT void spw_context_read_figures(const spw_context *context,
+                                         spw_figures *ret_figures);
+/* Count a copy that the caller made on the library's behalf. Thread: any. */
+SPW_EXPORT void spw_context_count_copy(spw_context *context, spw_copy_reason reason,
+                                       uint64_t bytes);
+
+#endif

@@ -1,0 +1,71 @@
+/* The payload: an ordered list of slices. It is what is sent, received and, later,
+ * stored and shuffled; layers that do not know each other meet in it. A message's
+ * payload has one slice per frame. */
+#ifndef SPILLWAY_PAYLOAD_H
+#define SPILLWAY_PAYLOAD_H
+
+#include <stdint.h>
+
+#include "spillway/buffer.h"
+
+typedef enum spw_memory_kind {
+    SPW_MEMORY_HOST = 0 /* file ranges and device memory get numbers of their own */
+} spw_memory_kind;
+
+enum {
+    SPW_SLICE_WRITEABLE = 1u << 0,
+    /* Consumed while the message is decoded (headers, pickles): nothing will keep it
+     * alive, so it may share memory with its neighbours. */
+    SPW_SLICE_TRANSIENT = 1u << 1,
+    SPW_SLICE_HAS_CHECKSUM = 1u << 2
+};
+
+typedef enum spw_codec_id {
+    SPW_CODEC_NONE = 0,
+    SPW_CODEC_LZ4 = 1,
+    SPW_CODEC_ZSTD = 2,
+    SPW_CODEC_SNAPPY = 3,
+    SPW_CODEC_ZLIB = 4
+} spw_codec_id;
+
+typedef struct spw_slice {
+    uint32_t kind;  /* spw_memory_kind */
+    uint32_t flags; /* SPW_SLICE_... */
+    uint32_t codec; /* spw_codec_id: how the bytes are stored */
+    uint32_t reserved;
+    spw_buffer *buffer;  /* the slice holds one reference */
+    uint64_t offset;     /* into the buffer */
+    uint64_t size;       /* bytes */
+    uint64_t plain_size; /* bytes after decoding; equal to size without a codec */
+    uint64_t checksum;   /* XXH3, valid with SPW_SLICE_HAS_CHECKSUM */
+} spw_slice;
+
+typedef struct spw_payload spw_payload;
+
+/* Make an empty payload with room for capacity slices.
+ * Returns: a payload to be freed by spw_payload_free. Thread: any; a payload itself is
+ * used by one thread at a time. Errors: NO_MEMORY. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_payload_create(spw_context *context,
+                                                       size_t capacity,
+                                                       spw_payload **ret_payload,
+                                                       spw_error *error);
+/* Takes: payload (NULL allowed) with the references that its slices hold. */
+SPW_EXPORT void spw_payload_free(spw_payload *payload);
+
+/* Append a slice. Takes: slice->buffer's reference, on success only.
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (outside its buffer). */
+SPW_EXPORT SPW_NODISCARD spw_status spw_payload_append(spw_payload *payload,
+                                                       const spw_slice *slice,
+                                                       spw_error *error);
+SPW_EXPORT size_t spw_payload_count(const spw_payload *payload);
+/* Borrows: the array, until the payload changes. */
+SPW_EXPORT const spw_slice *spw_payload_slices(const spw_payload *payload);
+SPW_EXPORT uint64_t spw_payload_bytes(const spw_payload *payload);
+
+/* The address of a host slice's first byte. */
+static inline void *spw_slice_data(const spw_slice *slice)
+{
+    return (char *)spw_buffer_data(slice->buffer) + slice->offset;
+}
+
+#endif

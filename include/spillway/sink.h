@@ -1,0 +1,33 @@
+/* The sink decides, before a body is read, where it goes. Framing and transport call
+ * it; whoever owns memory provides it. */
+#ifndef SPILLWAY_SINK_H
+#define SPILLWAY_SINK_H
+
+#include "spillway/payload.h"
+
+/* Threading contract: a connection calls its sink from the thread that drives the
+ * connection, and one sink may serve several connections at once. */
+typedef struct spw_sink_ops {
+    /* A place of size bytes (> 0). Returns: a slice whose buffer reference is the
+     * caller's, to be ended by exactly one commit or abort.
+     * Errors: NO_MEMORY, LIMIT_EXCEEDED. */
+    spw_status (*reserve)(void *self, uint64_t size, spw_slice *ret_slice,
+                          spw_error *error);
+    /* Every byte has been written; the place becomes visible. Borrows: slice. */
+    void (*commit)(void *self, const spw_slice *slice);
+    /* The message failed; the place is given up. Borrows: slice, whose reference the
+     * caller drops afterwards. */
+    void (*abort)(void *self, const spw_slice *slice);
+} spw_sink_ops;
+
+typedef struct spw_sink {
+    const spw_sink_ops *ops;
+    void *self;
+} spw_sink;
+
+/* The sink that takes every body to a heap buffer of its own: charged IN_FLIGHT when
+ * reserved and HELD once committed.
+ * Borrows: context, for as long as the sink is used. Thread: any. */
+SPW_EXPORT spw_sink spw_sink_heap(spw_context *context);
+
+#endif

@@ -1,0 +1,66 @@
+"""The C library as Python sees it: arguments are parsed and results wrapped here,
+nothing is decided."""
+
+from collections.abc import Buffer as BufferProtocol
+from typing import Any
+
+class SpillwayError(OSError):
+    """What a C call answered: `errno` (0 when the operating system had no part),
+    `strerror`, and `status`, the name of the spw_status such as "PEER_CLOSED"."""
+
+    status: str
+
+class Buffer:
+    """One piece of memory of the library's. Supports the buffer protocol: writeable,
+    bytes, one dimension, on a 64-byte boundary."""
+
+class Connection:
+    """Whole messages in both directions over one TCP stream. No call blocks."""
+
+    @staticmethod
+    def connect(host: str, port: int, user_timeout_ms: int) -> Connection:
+        """Start to connect to a numeric host; see `connecting`."""
+    def fileno(self) -> int:
+        """The descriptor to watch; -1 once closed."""
+    def interest(self) -> int:
+        """What to watch it for: 1 read, 2 write, 3 both, 0 nothing."""
+    @property
+    def connecting(self) -> bool: ...
+    @property
+    def open(self) -> bool: ...
+    def local(self) -> tuple[str, int]: ...
+    def peer(self) -> tuple[str, int]: ...
+    def send(self, frames: list[BufferProtocol]) -> int:
+        """Queue a message, send what the socket takes now, and return its bytes on the
+        wire. The frames stay referenced until they are sent."""
+    def queued_bytes(self) -> int: ...
+    def receive(self) -> list[bytes | memoryview] | None:
+        """The next message, or None when it has not arrived whole. Frames up to 64 KiB
+        that only the decoder reads (the first one) come as bytes, the others as
+        writeable memoryviews; shards of one buffer are views of one `Buffer`, side by
+        side."""
+    def on_readable(self) -> bool:
+        """Read what is there. True: call `receive` again."""
+    def on_writable(self) -> None:
+        """Finish connecting, or send from the queue."""
+    def close(self) -> None: ...
+
+class Listener:
+    """Accepts connections on one numeric address."""
+
+    def __init__(self, host: str, port: int, backlog: int) -> None: ...
+    def fileno(self) -> int: ...
+    def local(self) -> tuple[str, int]: ...
+    def accept(self, user_timeout_ms: int) -> Connection | None: ...
+    def close(self) -> None: ...
+
+def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
+    """Decompress the shards of one buffer side by side into one aligned `Buffer`."""
+
+def figures() -> dict[str, Any]:
+    """What this process moved and holds: messages_sent, messages_received, bytes_sent,
+    bytes_received, connections_opened, connections_closed, connections_failed (counts
+    and bytes on the wire), copies as {reason: {"count", "bytes"}}, budget as
+    {"held", "queued", "in_flight", "peak", "limit", "refusals"} in bytes."""
+
+def version() -> str: ...

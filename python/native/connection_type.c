@@ -1,7 +1,8 @@
 /* Connection. Invariant: while is_busy, a call is inside the library, perhaps without
- * the GIL, and no other call enters; close() is then left to the call under way. The
- * library runs release callbacks (which run Python code) only inside reap, close and
- * free, all of which are called with the GIL held.
+ * the GIL, and no other call enters; close() is then left to the call under way, and
+ * the connection already says that it is closed. The library runs release callbacks
+ * (which run Python code) only inside reap, close and free, all of which are called
+ * with the GIL held.
  *
  * Not tracked by the garbage collector, which could not see the frames in the send
  * queue in any case: a frame that refers back to its connection keeps it alive until
@@ -85,6 +86,8 @@ static PyObject *connection_fileno(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
     connection_object *self = (connection_object *)object;
+    if (self->is_close_due)
+        return PyLong_FromLong(-1);
     if (!enter(self))
         return NULL;
     int descriptor = spw_connection_descriptor(self->connection);
@@ -96,6 +99,8 @@ static PyObject *connection_interest(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
     connection_object *self = (connection_object *)object;
+    if (self->is_close_due)
+        return PyLong_FromLong(0);
     if (!enter(self))
         return NULL;
     unsigned interest = spw_connection_interest(self->connection);
@@ -107,6 +112,8 @@ static PyObject *connection_get_connecting(PyObject *object, void *ignored)
 {
     (void)ignored;
     connection_object *self = (connection_object *)object;
+    if (self->is_close_due)
+        return PyBool_FromLong(0);
     if (!enter(self))
         return NULL;
     bool is_connecting = spw_connection_is_connecting(self->connection);
@@ -118,6 +125,8 @@ static PyObject *connection_get_open(PyObject *object, void *ignored)
 {
     (void)ignored;
     connection_object *self = (connection_object *)object;
+    if (self->is_close_due)
+        return PyBool_FromLong(0);
     if (!enter(self))
         return NULL;
     bool is_open = spw_connection_is_open(self->connection);
@@ -129,6 +138,8 @@ static PyObject *connection_queued_bytes(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
     connection_object *self = (connection_object *)object;
+    if (self->is_close_due)
+        return PyLong_FromLong(0);
     if (!enter(self))
         return NULL;
     uint64_t bytes = spw_connection_queued_bytes(self->connection);

@@ -6,6 +6,7 @@ import ast
 import ctypes
 import errno
 import gc
+import importlib.util
 import itertools
 import mmap
 import os
@@ -16,6 +17,8 @@ import socket
 import struct
 import sys
 import weakref
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import msgpack
 import pytest
@@ -272,6 +275,9 @@ def test_finalizer_of_a_frame_may_close_its_connection(pair):
             with pytest.raises(RuntimeError, match="in use"):
                 call()
         near.connection.close()
+        assert near.connection.fileno() == -1
+        assert near.connection.interest() == near.connection.queued_bytes() == 0
+        assert not (near.connection.open or near.connection.connecting)
         seen.append("dropped")
 
     frame = Noisy(50 * MIB)
@@ -284,6 +290,30 @@ def test_finalizer_of_a_frame_may_close_its_connection(pair):
     assert near.connection.fileno() == -1
     drive([far], lambda: far.error)
     assert far.error.status == "PEER_CLOSED"
+
+
+def test_close_from_another_thread_ends_a_transfer(pair):
+    near, far = pair
+
+    def read_until_error():
+        while far.error is None:
+            far.receive_all()
+            far.connection.on_readable()
+
+    def in_flight():
+        return _native.figures()["budget"]["in_flight"]
+
+    near.connection.send([b"head", bytearray(200 * MIB)])
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_until_error)
+        drive([near], lambda: in_flight() > 0)
+        far.connection.close()
+        assert far.connection.fileno() == -1
+        reading.result()
+    assert far.error.status == "CLOSED"
+    assert in_flight() == 0
+    drive([near], lambda: near.error)
+    assert near.error.status in ("RESET", "PEER_CLOSED")
 
 
 def test_send_takes_all_frames_or_none(pair):
@@ -489,6 +519,66 @@ def test_figures_count_messages_and_bytes(pair):
     assert _native.figures()["connections_closed"] > before["connections_closed"]
 
 
+def test_each_module_object_has_a_state_of_its_own(pair):
+    spec = importlib.util.spec_from_file_location("spillway._native", _native.__file__)
+    other = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(other)
+    assert other.Buffer is not _native.Buffer
+    near, _ = pair
+    near.connection.send([b"head"])
+    assert _native.figures()["messages_sent"] > 0
+    assert other.figures()["messages_sent"] == 0
+    view = other.decompress("zlib", [zlib.compress(b"alive")])
+    is_gone = weakref.ref(other)
+    del other, spec
+    gc.collect()
+    assert is_gone() is not None
+    assert view == b"alive"
+    del view
+    gc.collect()
+    assert is_gone() is None
+
+
+def steps_without_memory(call, prepare=lambda: None):
+    """Let allocation N of Python's fail, for all N until none is left to fail."""
+    testcapi = pytest.importorskip("_testcapi")
+    for n in range(1, 1000):
+        prepare()
+        testcapi.set_nomemory(n, n + 1)
+        try:
+            call()
+        except MemoryError:
+            continue
+        finally:
+            testcapi.remove_mem_hooks()
+        return n
+    pytest.fail("still no success")
+
+
+def test_python_out_of_memory(pair):
+    near, far = pair
+    frame, strided = bytearray(5000), memoryview(bytes(100))[::2]
+    message = [b"head", frame, strided, b"", *value([b"a", b"b"])]
+    packed = [zlib.compress(b"a"), zlib.compress(b"b")]
+
+    def message_is_whole():
+        assert far.connection.receive() is None
+        near.connection.send(message)
+        assert near.connection.queued_bytes() == 0
+        while not far.connection.on_readable():
+            pass
+
+    assert steps_without_memory(lambda: near.connection.send(message)) > 4
+    frame.append(1)
+    drive([near, far], lambda: far.messages)
+    steps = steps_without_memory(far.connection.receive, message_is_whole)
+    assert steps > 10
+    assert steps_without_memory(lambda: _native.decompress("zlib", packed)) > 2
+    assert steps_without_memory(_native.figures) > 20
+    assert steps_without_memory(near.connection.peer) > 1
+    assert transfer(near, far, [b"still works"]) == [b"still works"]
+
+
 def blocks_after(rounds):
     """How many blocks of Python's memory many rounds leave behind."""
     rounds(20)
@@ -501,8 +591,9 @@ def blocks_after(rounds):
 
 def test_messages_leave_nothing_behind(pair):
     payload, strided = bytearray(5000), memoryview(bytes(400))[::2]
-    frames = [b"head", payload, strided, memoryview(payload), b"", b"x" * 3000]
+    frames = [some_bytes(9), payload, strided, memoryview(payload), some_bytes(3000)]
     references = [sys.getrefcount(frame) for frame in frames]
+    frames.append(b"")
 
     def rounds(count):
         for _ in range(count):
@@ -511,6 +602,7 @@ def test_messages_leave_nothing_behind(pair):
                 pair[0].connection.send([b"head", payload, None])
 
     assert blocks_after(rounds) < 100
+    del frames[-1]
     assert [sys.getrefcount(frame) for frame in frames] == references
 
 

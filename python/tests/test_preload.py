@@ -200,25 +200,23 @@ def test_importing_it_where_spillway_cannot_work_warns_once(breakage, reason):
 
 
 async def test_writes_stats_when_a_server_starts_and_when_it_closes(monkeypatch):
-    started, written = [], []
-
-    def start_writing(server, role):
-        started.append((role, server))
-
-    def write(role, address):
-        written.append((role, address))
-
-    monkeypatch.setattr(process_stats, "start_writing", start_writing)
-    monkeypatch.setattr(process_stats, "write", write)
+    calls = []
+    for name in ("start_writing", "stop_writing"):
+        monkeypatch.setattr(
+            process_stats,
+            name,
+            lambda server, role, name=name: calls.append((name, server, role)),
+        )
     enable()
     async with Scheduler(dashboard_address=":0", host="127.0.0.1") as scheduler:
         async with Worker(scheduler.address) as worker:
             async with Client(scheduler.address, asynchronous=True) as client:
                 pass
-            addresses = [
-                ("client", client.id),
-                ("worker", worker.address),
-                ("scheduler", scheduler.address),
-            ]
-    assert started == [("scheduler", scheduler), ("worker", worker), ("client", client)]
-    assert written == addresses
+    assert calls == [
+        ("start_writing", scheduler, "scheduler"),
+        ("start_writing", worker, "worker"),
+        ("start_writing", client, "client"),
+        ("stop_writing", client, "client"),
+        ("stop_writing", worker, "worker"),
+        ("stop_writing", scheduler, "scheduler"),
+    ]

@@ -58,7 +58,7 @@ def write(role: str, address: str | None, *, is_last: bool = False) -> None:
             "is_last": is_last,
         }
         if now != _written:
-            _replace(target / f"{os.getpid()}.json", json.dumps(now))
+            leave(target, str(os.getpid()), now)
             _written = now
 
 
@@ -111,6 +111,13 @@ def stop_writing(server: Any, role: str) -> None:
         _write_for(server, role)
 
 
+def leave(target: Path, name: str, content: dict[str, Any]) -> None:
+    """Put a file there, such that a reader meets an older one or this one."""
+    beside = target / f"{name}.tmp"
+    beside.write_text(json.dumps(content), encoding="utf-8")
+    beside.replace(target / f"{name}.json")
+
+
 def collect(source: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """What every process left in a directory."""
     files = sorted(Path(source).glob("*.json"))
@@ -132,10 +139,3 @@ def _write_or_warn(role: str, address: str | None, *, is_last: bool = False) -> 
         logger.warning("Spillway leaves no more figures of this process: %s", error)
         return False
     return True
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write a file so that a reader meets the old one or the new one."""
-    beside = file.with_suffix(".tmp")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)

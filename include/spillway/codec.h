@@ -25,11 +25,8 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_codec_decompress(spw_codec_id codec,
  * up to the context's bytes_per_message and its budget.
  * Returns: one reference to a buffer of exactly the plain size.
  * Errors: CORRUPT, NO_MEMORY, LIMIT_EXCEEDED. */
-SPW_EXPORT SPW_NODISCARD spw_status spw_codec_expand(spw_context *context,
-                                                     spw_codec_id codec,
-                                                     const void *data, size_t size,
-                                                     spw_charge charge,
-                                                     spw_buffer **ret_buffer,
-                                                     spw_error *error);
+SPW_EXPORT SPW_NODISCARD spw_status spw_codec_expand(
+    spw_context *context, spw_codec_id codec, const void *data, size_t size,
+    spw_charge charge, spw_buffer **ret_buffer, spw_error *error);
 
 #endif

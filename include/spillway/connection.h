@@ -19,7 +19,10 @@ typedef struct spw_connection_options {
     spw_sink sink;            /* all zero: spw_sink_heap */
 } spw_connection_options;
 
-#define SPW_CONNECTION_OPTIONS_INIT {.struct_size = sizeof(spw_connection_options)}
+#define SPW_CONNECTION_OPTIONS_INIT                                                    \
+    {                                                                                  \
+        .struct_size = sizeof(spw_connection_options)                                  \
+    }
 
 /* Start to connect to a numeric IPv4 or IPv6 host ("fe80::1%eth0" allowed). The
  * outcome shows when the descriptor becomes writable (see is_connecting).
@@ -81,11 +84,12 @@ SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connectio
 /* Read what is there. OK: call receive again (a message is whole, or the connection
  * has ended, which receive then reports). AGAIN: not yet.
  * Errors: none beside AGAIN; ends are reported by receive and is_open. */
-SPW_EXPORT SPW_NODISCARD spw_status spw_connection_on_readable(spw_connection *connection);
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_connection_on_readable(spw_connection *connection);
 /* Finish connecting, or send from the queue. Errors: as spw_connection_send, and
  * REFUSED, TIMED_OUT, UNREACHABLE while connecting. */
-SPW_EXPORT SPW_NODISCARD spw_status spw_connection_on_writable(spw_connection *connection,
-                                                               spw_error *error);
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_connection_on_writable(spw_connection *connection, spw_error *error);
 /* Close at once: unsent messages are dropped, a half-read one is aborted, every buffer
  * is released. Allowed at any time and more than once. */
 SPW_EXPORT void spw_connection_close(spw_connection *connection);

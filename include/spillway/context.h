@@ -35,29 +35,31 @@ typedef struct spw_log_hook {
 
 /* Limits on what a peer may claim. Zero means the default in brackets. */
 typedef struct spw_limits {
-    uint64_t frames_per_message;      /* [1 << 24] */
-    uint64_t bytes_per_message;       /* [1 << 44] */
-    uint64_t sub_header_bytes;        /* [1 << 31] sub-headers above get plain placement */
-    uint32_t nesting_depth;           /* [512] of msgpack inside a sub-header */
+    uint64_t frames_per_message; /* [1 << 24] */
+    uint64_t bytes_per_message;  /* [1 << 44] */
+    uint64_t sub_header_bytes;   /* [1 << 31] sub-headers above get plain placement */
 } spw_limits;
 
 typedef struct spw_context_options {
-    size_t struct_size; /* set by SPW_CONTEXT_OPTIONS_INIT */
+    size_t struct_size;      /* set by SPW_CONTEXT_OPTIONS_INIT */
     spw_allocator allocator; /* all zero: the C library's */
     spw_log_hook log;        /* all zero: silent */
     spw_limits limits;
     spw_budget *budget; /* required; borrowed until the context is gone */
 } spw_context_options;
 
-#define SPW_CONTEXT_OPTIONS_INIT {.struct_size = sizeof(spw_context_options)}
+#define SPW_CONTEXT_OPTIONS_INIT                                                       \
+    {                                                                                  \
+        .struct_size = sizeof(spw_context_options)                                     \
+    }
 
 /* Bytes copied, by reason. */
 typedef enum spw_copy_reason {
-    SPW_COPY_READ_AHEAD = 0,   /* received together with an earlier piece, then placed */
-    SPW_COPY_SMALL_FRAME = 1,  /* small frames gathered into one send */
+    SPW_COPY_READ_AHEAD = 0,  /* received together with an earlier piece, then placed */
+    SPW_COPY_SMALL_FRAME = 1, /* small frames gathered into one send */
     SPW_COPY_NONCONTIGUOUS = 2, /* the sender's buffer had strides */
-    SPW_COPY_DECOMPRESSED = 3, /* written by a decompressor into its region */
-    SPW_COPY_METADATA = 4,     /* message headers handed out as bytes */
+    SPW_COPY_DECOMPRESSED = 3,  /* written by a decompressor into its region */
+    SPW_COPY_METADATA = 4,      /* message headers handed out as bytes */
     SPW_COPY_REASON_COUNT = 5
 } spw_copy_reason;
 
@@ -75,9 +77,8 @@ typedef struct spw_figures {
  * Borrows: options->budget until the last reference to the context is gone.
  * Returns: one reference. Thread: any.
  * Errors: NO_MEMORY, INVALID_ARGUMENT (no budget, half an allocator, unknown tail). */
-SPW_EXPORT SPW_NODISCARD spw_status
-spw_context_create(const spw_context_options *options, spw_context **ret_context,
-                   spw_error *error);
+SPW_EXPORT SPW_NODISCARD spw_status spw_context_create(
+    const spw_context_options *options, spw_context **ret_context, spw_error *error);
 /* Takes one more reference. Returns: context. Thread: any. */
 SPW_EXPORT spw_context *spw_context_ref(spw_context *context);
 /* Drops one reference (NULL allowed). Everything made from the context holds one, so

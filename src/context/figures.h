@@ -1,0 +1,38 @@
+/* The context's inside, for the layers that count: plain atomic adds, no calls. */
+#ifndef SPW_CONTEXT_FIGURES_H
+#define SPW_CONTEXT_FIGURES_H
+
+#include <stdatomic.h>
+
+#include "spillway/context.h"
+
+typedef enum spw__figure {
+    SPW__FIGURE_MESSAGES_SENT,
+    SPW__FIGURE_MESSAGES_RECEIVED,
+    SPW__FIGURE_BYTES_SENT,
+    SPW__FIGURE_BYTES_RECEIVED,
+    SPW__FIGURE_CONNECTIONS_OPENED,
+    SPW__FIGURE_CONNECTIONS_CLOSED,
+    SPW__FIGURE_CONNECTIONS_FAILED,
+    SPW__FIGURE_COUNT
+} spw__figure;
+
+struct spw_context {
+    _Atomic size_t references;
+    /* Fixed at creation. */
+    spw_allocator allocator;
+    spw_log_hook log;
+    spw_limits limits;
+    spw_budget *budget;
+    /* Atomic, any thread. */
+    _Atomic uint64_t figures[SPW__FIGURE_COUNT];
+    _Atomic uint64_t copies[SPW_COPY_REASON_COUNT];
+    _Atomic uint64_t copied_bytes[SPW_COPY_REASON_COUNT];
+};
+
+static inline void spw__count(spw_context *context, spw__figure figure, uint64_t n)
+{
+    atomic_fetch_add_explicit(&context->figures[figure], n, memory_order_relaxed);
+}
+
+#endif

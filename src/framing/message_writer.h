@@ -1,0 +1,38 @@
+/* Messages in, bytes out: the prelude of Dask's TCP message format and the list of
+ * pieces that follow it, without copying a large frame. No I/O. */
+#ifndef SPW_FRAMING_MESSAGE_WRITER_H
+#define SPW_FRAMING_MESSAGE_WRITER_H
+
+#include <sys/uio.h>
+
+#include "spillway/payload.h"
+
+typedef struct spw__message_writer spw__message_writer;
+
+/* Lay out a message. Small frames are gathered into one block with the prelude.
+ * Takes: payload, on success only; it is freed with the writer.
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (no frames). */
+spw_status spw__message_writer_create(spw_context *context, spw_payload *payload,
+                                      spw__message_writer **ret_writer,
+                                      spw_error *error);
+/* Takes: writer (NULL allowed), sent or not. */
+void spw__message_writer_free(spw__message_writer *writer);
+
+/* All bytes of the message on the wire, and those not yet sent. */
+uint64_t spw__message_writer_total(const spw__message_writer *writer);
+uint64_t spw__message_writer_unsent(const spw__message_writer *writer);
+
+/* The next pieces to send, at most limit of them and at most limit_bytes together.
+ * Borrows: the memory, until advance or free. Returns: how many pieces. */
+size_t spw__message_writer_pieces(const spw__message_writer *writer,
+                                  struct iovec *pieces, size_t limit,
+                                  size_t limit_bytes);
+/* bytes of what pieces gave have been sent. */
+void spw__message_writer_advance(spw__message_writer *writer, uint64_t bytes);
+
+/* The list of messages in a send queue is linked through its writers. */
+spw__message_writer *spw__message_writer_next(const spw__message_writer *writer);
+void spw__message_writer_set_next(spw__message_writer *writer,
+                                  spw__message_writer *next);
+
+#endif

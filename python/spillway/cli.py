@@ -59,7 +59,14 @@ def _run_python(script: str, arguments: tuple[str, ...], directory: str) -> int:
     open is closed by atexit, and it may be killed. Returns its code as a shell has it.
     """
     # -P: the working directory must not come before the packages of the interpreter.
-    command = [sys.executable, "-P", "-m", "spillway.script_process", script, *arguments]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "spillway.script_process",
+        script,
+        *arguments,
+    ]
     environment = {**os.environ, process_stats.VARIABLE: directory}
     # A terminal sends Ctrl-C to the script as well, and it is the script's to answer.
     # Handlers, since a child would inherit SIG_IGN.

@@ -1,12 +1,13 @@
-"""A preload of clients: as one closes, ask a cluster that this run did not start.
+"""A preload of clients: as one closes, ask a cluster whose processes leave no figures.
 
-The processes of such a cluster leave nothing in our directory, and once the script has
-closed its client nobody can ask them. We leave what they answer, which counts from
-their start, with "is_foreign"; for one that does not answer only its address and
-"problem".
+That is a cluster which this run did not start (with "is_foreign"; its figures count
+from its start), or one of our own in which Spillway is off. Once the script has closed
+its client nobody can ask them, so the answers are left beside the other files; for a
+process that does not answer only its address and the "problem".
 """
 
 import asyncio
+import os
 import re
 from typing import Any
 
@@ -26,39 +27,48 @@ async def dask_teardown(client: Any) -> None:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             identity = await client.scheduler.identity()
-            if _is_ours(identity["address"]):
+            if _leaves_its_own(identity["address"]):
                 return
-            answers = await _ask(client)
+            scheduler, workers = await _ask(client)
     except (OSError, TimeoutError) as error:
-        answers = [("scheduler", address, error)]
-    for role, address, answer in answers:
-        failed = isinstance(answer, BaseException)
-        figures = (
-            {"problem": f"{type(answer).__name__}: {answer}"} if failed else answer
-        )
-        process_stats.leave(
-            directory,
-            "foreign-" + re.sub(r"\W", "-", address),
-            {**figures, "addresses": {role: [address]}, "is_foreign": True},
-        )
+        scheduler, workers = error, {}
+    is_foreign = not (isinstance(scheduler, dict) and scheduler["pid"] == os.getpid())
+    if is_foreign:
+        _leave("scheduler", address, scheduler, is_foreign=True)
+    else:
+        process_stats.write("scheduler", address)
+    for address, answer in workers.items():
+        _leave("worker", address, answer, is_foreign=is_foreign)
 
 
-def _is_ours(scheduler: str) -> bool:
-    """Whether a process of this run has the scheduler, and leaves its own figures."""
+def _leaves_its_own(scheduler: str) -> bool:
     return any(
         scheduler in process["addresses"].get("scheduler", ())
         for process in process_stats.collect(process_stats.directory())
     )
 
 
-async def _ask(client: Any) -> list[tuple[str, str, Any]]:
-    """Role, address and figures of each process, or the exception instead of them."""
+async def _ask(client: Any) -> tuple[Any, dict[str, Any]]:
+    """The figures of the scheduler and, by address, of the workers. In the place of
+    figures may be the exception that there was instead."""
     try:
-        answer = await client.run_on_scheduler(stats)
+        scheduler = await client.run_on_scheduler(stats)
     except Exception as error:  # whatever it raises over there to look for `stats`
-        answer = error
-    workers = await client.run(stats, on_error="return")
-    return [
-        ("scheduler", client.scheduler.address, answer),
-        *(("worker", address, answer) for address, answer in workers.items()),
-    ]
+        scheduler = error
+    return scheduler, await client.run(stats, on_error="return")
+
+
+def _leave(role: str, address: str, answer: Any, *, is_foreign: bool) -> None:
+    if isinstance(answer, BaseException):
+        answer = {"problem": f"{type(answer).__name__}: {answer}"}
+    process_stats.leave(
+        process_stats.directory(),
+        "asked-" + re.sub(r"\W", "-", address),
+        {
+            **answer,
+            "addresses": {role: [address]},
+            "started": [],
+            "is_last": False,
+            "is_foreign": is_foreign,
+        },
+    )

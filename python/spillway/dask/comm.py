@@ -54,9 +54,7 @@ class SpillwayComm(Comm):
     """
 
     # Buffers go to a stock peer in shards of this many bytes.
-    max_shard_size: ClassVar[int] = parse_bytes(
-        dask.config.get("distributed.comm.shard")
-    )
+    max_shard_size: ClassVar[int] = parse_bytes(dask.config.get("distributed.comm.shard"))
 
     def __init__(
         self, stream: Stream, local_addr: str, peer_addr: str, deserialize: bool = True

@@ -38,9 +38,7 @@ async def decode(
 
 
 def loads(
-    frames: list[bytes | memoryview],
-    deserialize: bool = True,
-    deserializers: Any = None,
+    frames: list[bytes | memoryview], deserialize: bool = True, deserializers: Any = None
 ) -> Any:
     """Decode as ``distributed.protocol.loads`` does, with two differences: a message
     without marks is unpacked without a hook, and compressed frames are decompressed

@@ -16,7 +16,7 @@ PREFIX = "spw_"
 
 
 def exported(library: Path) -> set[str]:
-    """The names that a program can link to; not those of versions, which are absolute."""
+    """The names that a program can link to, not those of versions (absolute ones)."""
     command = ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     fields = (line.split() for line in output.splitlines())

@@ -38,7 +38,6 @@ typedef struct spw_limits {
     uint64_t frames_per_message; /* [1 << 24] */
     uint64_t bytes_per_message;  /* [1 << 44] */
     uint64_t sub_header_bytes;   /* [1 << 31] sub-headers above get plain placement */
-    uint32_t nesting_depth;      /* [512] of msgpack inside a sub-header */
 } spw_limits;
 
 typedef struct spw_context_options {

@@ -14,7 +14,6 @@ static const spw_limits DEFAULT_LIMITS = {
     .frames_per_message = UINT64_C(1) << 24,
     .bytes_per_message = UINT64_C(1) << 44,
     .sub_header_bytes = UINT64_C(1) << 31,
-    .nesting_depth = 512,
 };
 
 static void *system_allocate(void *user, size_t size, size_t alignment)
@@ -72,8 +71,6 @@ spw_status spw_context_create(const spw_context_options *options,
             or_default(limits->bytes_per_message, DEFAULT_LIMITS.bytes_per_message),
         .sub_header_bytes =
             or_default(limits->sub_header_bytes, DEFAULT_LIMITS.sub_header_bytes),
-        .nesting_depth = limits->nesting_depth != 0 ? limits->nesting_depth
-                                                    : DEFAULT_LIMITS.nesting_depth,
     };
     context->budget = options->budget;
     *ret_context = context;

@@ -1,0 +1,214 @@
+/* A message as it goes out. The prelude and all small frames are copied into one block
+ * behind the struct; large frames are pointed to. Runs of what is copied are one piece,
+ * so a message of small frames is a single piece, and 5,000 of them no 5,000 iovecs.
+ * Invariant: pieces[first..count) are unsent, the first of them from skip on. */
+#include "framing/message_writer.h"
+
+#include <string.h>
+
+#include "context/allocate.h"
+#include "context/error.h"
+#include "framing/wire.h"
+
+/* Below this a copy costs less than one more piece of a vectored send. */
+enum { COPY_BELOW_BYTES = 4096 };
+
+struct spw__message_writer {
+    spw_context *context; /* borrowed: the payload holds a reference */
+    spw_payload *payload;
+    spw__message_writer *next;
+    uint64_t total, unsent;
+    size_t allocated; /* bytes of this struct with pieces and block */
+    size_t first, count;
+    size_t skip;
+    struct iovec pieces[];
+};
+
+/* How many frames go into the first segment, which a stock reader reads into one
+ * buffer. Large buffers there share its life, so at most one is let in, with all of
+ * its shards: a reader then merges them without a copy. What precedes it must be
+ * negligible, and after it nothing follows that could be kept apart from it. */
+static size_t first_segment_frames(const spw_slice *slices, size_t count)
+{
+    uint64_t before = 0;
+    size_t i = 0;
+    while (i < count && (slices[i].flags & SPW_SLICE_TRANSIENT))
+        before += slices[i++].size;
+    if (i == count)
+        return count;
+    size_t first = i;
+    uint64_t buffer = slices[i].size;
+    const char *end = (const char *)spw_slice_data(&slices[i]) + slices[i].size;
+    for (i++; i < count && !(slices[i].flags & SPW_SLICE_TRANSIENT); i++) {
+        if (spw_slice_data(&slices[i]) != end || slices[i - 1].size == 0)
+            break;
+        buffer += slices[i].size;
+        end += slices[i].size;
+    }
+    uint64_t negligible = buffer / 20 > 2048 ? buffer / 20 : 2048;
+    return before > negligible ? first : i;
+}
+
+static bool is_copied(const spw_slice *slice)
+{
+    return slice->size < COPY_BELOW_BYTES;
+}
+
+typedef struct layout {
+    uint64_t total, first_segment; /* bytes on the wire; bytes of the first segment */
+    size_t block, pieces;
+} layout;
+
+static layout lay_out(const spw_slice *slices, size_t count)
+{
+    layout plan = {.first_segment = 8 + 8 * (uint64_t)count, .pieces = 1};
+    size_t segment = first_segment_frames(slices, count);
+    plan.block = (size_t)spw__wire_prelude_bytes(count);
+    plan.total = plan.block;
+    bool after_copy = true;
+    for (size_t i = 0; i < count; i++) {
+        plan.total += slices[i].size;
+        if (i < segment)
+            plan.first_segment += slices[i].size;
+        if (is_copied(&slices[i])) {
+            plan.block += (size_t)slices[i].size;
+            plan.pieces += after_copy ? 0 : 1;
+            after_copy = true;
+        } else {
+            plan.pieces++;
+            after_copy = false;
+        }
+    }
+    return plan;
+}
+
+static void fill(spw__message_writer *writer, const spw_slice *slices, size_t count,
+                 const layout *plan)
+{
+    char *block = (char *)(writer->pieces + plan->pieces);
+    char *next = block;
+    next = spw__wire_put(next, plan->first_segment);
+    next = spw__wire_put(next, count);
+    for (size_t i = 0; i < count; i++)
+        next = spw__wire_put(next, slices[i].size);
+    char *run = block;
+    uint64_t copied = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (is_copied(&slices[i])) {
+            if (slices[i].size > 0)
+                memcpy(next, spw_slice_data(&slices[i]), (size_t)slices[i].size);
+            next += slices[i].size;
+            copied += slices[i].size;
+            continue;
+        }
+        if (next > run)
+            writer->pieces[writer->count++] = (struct iovec){run, (size_t)(next - run)};
+        run = next;
+        writer->pieces[writer->count++] =
+            (struct iovec){spw_slice_data(&slices[i]), (size_t)slices[i].size};
+    }
+    if (next > run)
+        writer->pieces[writer->count++] = (struct iovec){run, (size_t)(next - run)};
+    if (copied > 0)
+        spw_context_count_copy(writer->context, SPW_COPY_SMALL_FRAME, copied);
+}
+
+spw_status spw__message_writer_create(spw_context *context, spw_payload *payload,
+                                      spw__message_writer **ret_writer,
+                                      spw_error *error)
+{
+    const spw_slice *slices = spw_payload_slices(payload);
+    size_t count = spw_payload_count(payload);
+    if (count == 0)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "a message needs at least one frame");
+    layout plan = lay_out(slices, count);
+    size_t allocated =
+        sizeof(spw__message_writer) + plan.pieces * sizeof(struct iovec) + plan.block;
+    spw__message_writer *writer =
+        spw__allocate(context, allocated, _Alignof(spw__message_writer));
+    if (writer == NULL)
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory to lay out a message of %zu frames", count);
+    writer->context = context;
+    writer->payload = payload;
+    writer->next = NULL;
+    writer->total = writer->unsent = plan.total;
+    writer->allocated = allocated;
+    writer->first = writer->count = writer->skip = 0;
+    fill(writer, slices, count, &plan);
+    *ret_writer = writer;
+    return SPW_STATUS_OK;
+}
+
+void spw__message_writer_free(spw__message_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    spw_payload *payload = writer->payload;
+    spw__release(writer->context, writer, writer->allocated,
+                 _Alignof(spw__message_writer));
+    spw_payload_free(payload);
+}
+
+spw_payload *spw__message_writer_give_back(spw__message_writer *writer)
+{
+    spw_payload *payload = writer->payload;
+    writer->payload = NULL;
+    return payload;
+}
+
+uint64_t spw__message_writer_total(const spw__message_writer *writer)
+{
+    return writer->total;
+}
+
+uint64_t spw__message_writer_unsent(const spw__message_writer *writer)
+{
+    return writer->unsent;
+}
+
+size_t spw__message_writer_pieces(const spw__message_writer *writer,
+                                  struct iovec *pieces, size_t limit,
+                                  size_t limit_bytes)
+{
+    size_t n = 0;
+    size_t skip = writer->skip;
+    for (size_t i = writer->first; i < writer->count && n < limit; i++, n++) {
+        pieces[n].iov_base = (char *)writer->pieces[i].iov_base + skip;
+        pieces[n].iov_len = writer->pieces[i].iov_len - skip;
+        skip = 0;
+        if (pieces[n].iov_len >= limit_bytes) {
+            pieces[n].iov_len = limit_bytes;
+            return limit_bytes > 0 ? n + 1 : n;
+        }
+        limit_bytes -= pieces[n].iov_len;
+    }
+    return n;
+}
+
+void spw__message_writer_advance(spw__message_writer *writer, uint64_t bytes)
+{
+    writer->unsent -= bytes;
+    while (bytes > 0) {
+        size_t left = writer->pieces[writer->first].iov_len - writer->skip;
+        if (bytes < left) {
+            writer->skip += (size_t)bytes;
+            return;
+        }
+        bytes -= left;
+        writer->skip = 0;
+        writer->first++;
+    }
+}
+
+spw__message_writer *spw__message_writer_next(const spw__message_writer *writer)
+{
+    return writer->next;
+}
+
+void spw__message_writer_set_next(spw__message_writer *writer,
+                                  spw__message_writer *next)
+{
+    writer->next = next;
+}

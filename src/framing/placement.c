@@ -1,0 +1,233 @@
+/* Placement. Each logical buffer gets a region of its own with its shards side by side;
+ * small ones share regions, so that a message of 200,000 tiny frames is not 200,000
+ * allocations. Sizes alone never decide what belongs together: two arrays of 64 MiB and
+ * one of 128 MiB arrive in frames of the same lengths.
+ * Invariant: the payload has a slice for each frame below the first that has no place,
+ * each pointing into one of regions. */
+#include "framing/placement.h"
+
+#include "context/allocate.h"
+#include "context/figures.h"
+
+/* A small buffer that outlives its message keeps its shared region alive: 64 KiB at
+ * most, and no more than the message had small frames. */
+static const uint64_t SMALL_BELOW_BYTES = 4096;
+static const uint64_t SHARED_REGION_BYTES = 65536;
+static const uint64_t NO_FRAME = UINT64_MAX;
+
+static uint64_t aligned(uint64_t size)
+{
+    return (size + SPW_BUFFER_ALIGNMENT - 1) & ~(uint64_t)(SPW_BUFFER_ALIGNMENT - 1);
+}
+
+spw_status spw__placement_begin(spw__placement *placement, const uint64_t *lengths,
+                                uint64_t frames, spw_error *error)
+{
+    spw_status status = spw_payload_create(placement->context, (size_t)frames,
+                                           &placement->payload, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    placement->lengths = lengths;
+    placement->frames = frames;
+    placement->shared = NULL;
+    placement->shared_used = placement->shared_size = 0;
+    placement->next_header = 1;
+    return SPW_STATUS_OK;
+}
+
+static spw_status reserve(spw__placement *placement, uint64_t size,
+                          spw_buffer **ret_buffer, uint64_t *ret_offset,
+                          spw_error *error)
+{
+    spw_status status = spw__grow(
+        placement->context, (void **)&placement->regions, &placement->region_capacity,
+        placement->region_count + 1, sizeof(spw_slice), error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_slice *region = &placement->regions[placement->region_count];
+    status = placement->sink.ops->reserve(placement->sink.self, size, region, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    placement->region_count++;
+    *ret_buffer = region->buffer;
+    *ret_offset = region->offset;
+    return SPW_STATUS_OK;
+}
+
+/* Append the slice of one frame. */
+static spw_status append(spw__placement *placement, spw_buffer *buffer, uint64_t offset,
+                         uint64_t size, spw_error *error)
+{
+    spw_slice slice = {
+        .kind = SPW_MEMORY_HOST,
+        .flags = SPW_SLICE_WRITEABLE,
+        .buffer = spw_buffer_ref(buffer),
+        .offset = offset,
+        .size = size,
+        .plain_size = size,
+    };
+    spw_status status = spw_payload_append(placement->payload, &slice, error);
+    if (status != SPW_STATUS_OK)
+        spw_buffer_unref(buffer);
+    return status;
+}
+
+/* A shared region with room for the small frames from frame on, or for as many of them
+ * as one region takes. The look ahead stops there, so all look-aheads of a message
+ * together pass over it once. */
+static spw_status begin_shared(spw__placement *placement, uint64_t frame,
+                               uint64_t needed, spw_error *error)
+{
+    uint64_t size = needed > 0 ? needed : SPW_BUFFER_ALIGNMENT;
+    for (uint64_t i = frame + 1; i < placement->frames; i++) {
+        if (placement->lengths[i] >= SMALL_BELOW_BYTES)
+            continue;
+        uint64_t larger = size + aligned(placement->lengths[i]);
+        if (larger > SHARED_REGION_BYTES)
+            break;
+        size = larger;
+    }
+    uint64_t offset;
+    spw_status status = reserve(placement, size, &placement->shared, &offset, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    placement->shared_used = offset;
+    placement->shared_size = offset + size;
+    return SPW_STATUS_OK;
+}
+
+/* Place count frames from frame on side by side, as the shards of one buffer. */
+static spw_status place_buffer(spw__placement *placement, uint64_t frame,
+                               uint64_t count, spw_error *error)
+{
+    uint64_t size = 0;
+    for (uint64_t i = frame; i < frame + count; i++)
+        size += placement->lengths[i]; /* the reader has checked the sum of all */
+    spw_buffer *buffer;
+    uint64_t offset;
+    spw_status status;
+    if (size < SMALL_BELOW_BYTES) {
+        uint64_t needed = aligned(size);
+        if (placement->shared == NULL ||
+            needed > placement->shared_size - placement->shared_used) {
+            status = begin_shared(placement, frame, needed, error);
+            if (status != SPW_STATUS_OK)
+                return status;
+        }
+        buffer = placement->shared;
+        offset = placement->shared_used;
+        placement->shared_used += needed;
+    } else {
+        status = reserve(placement, size, &buffer, &offset, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+    }
+    for (uint64_t i = frame; i < frame + count; i++) {
+        status = append(placement, buffer, offset, placement->lengths[i], error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        offset += placement->lengths[i];
+    }
+    return SPW_STATUS_OK;
+}
+
+spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
+                                spw_error *error)
+{
+    if (frame < spw_payload_count(placement->payload))
+        return SPW_STATUS_OK;
+    return place_buffer(placement, frame, 1, error);
+}
+
+static bool any_compressed(const spw__sub_header *header, uint64_t first,
+                           uint64_t count)
+{
+    for (uint64_t i = first; i < first + count && i < header->compressed_count; i++)
+        if (header->is_compressed[i])
+            return true;
+    return false;
+}
+
+/* Place the sub-frames of a value whose shards are known. Compressed shards do not
+ * become one buffer by lying side by side, so each is placed by itself. */
+static spw_status place_value(spw__placement *placement, uint64_t frame,
+                              spw_error *error)
+{
+    const spw__sub_header *header = &placement->header;
+    uint64_t sub_frame = 0;
+    for (size_t i = 0; i < header->buffer_count; i++) {
+        uint64_t shards = header->buffer_frames[i];
+        bool is_compressed = any_compressed(header, sub_frame, shards);
+        uint64_t step = is_compressed ? 1 : shards;
+        for (uint64_t done = 0; done < shards; done += step) {
+            spw_status status =
+                place_buffer(placement, frame + sub_frame + done, step, error);
+            if (status != SPW_STATUS_OK)
+                return status;
+        }
+        sub_frame += shards;
+    }
+    return SPW_STATUS_OK;
+}
+
+spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
+                                     spw_error *error)
+{
+    if (frame != placement->next_header)
+        return SPW_STATUS_OK;
+    const spw_slice *slice = &spw_payload_slices(placement->payload)[frame];
+    spw_status status = SPW_STATUS_OK;
+    bool parsed = false;
+    if (slice->size <= placement->context->limits.sub_header_bytes)
+        parsed = spw__sub_header_parse(&placement->header, placement->context,
+                                       spw_slice_data(slice), (size_t)slice->size,
+                                       &status, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    uint64_t behind = placement->frames - frame - 1;
+    if (!parsed || placement->header.sub_frames > behind) {
+        placement->next_header = NO_FRAME;
+        return SPW_STATUS_OK;
+    }
+    placement->next_header = frame + 1 + placement->header.sub_frames;
+    if (!placement->header.has_buffers)
+        return SPW_STATUS_OK;
+    return place_value(placement, frame + 1, error);
+}
+
+static void drop_regions(spw__placement *placement,
+                         void (*end)(void *self, const spw_slice *slice))
+{
+    for (size_t i = 0; i < placement->region_count; i++) {
+        end(placement->sink.self, &placement->regions[i]);
+        spw_buffer_unref(placement->regions[i].buffer);
+    }
+    placement->region_count = 0;
+    placement->shared = NULL;
+    placement->frames = 0;
+}
+
+spw_payload *spw__placement_commit(spw__placement *placement)
+{
+    spw_payload *payload = placement->payload;
+    placement->payload = NULL;
+    drop_regions(placement, placement->sink.ops->commit);
+    return payload;
+}
+
+void spw__placement_abort(spw__placement *placement)
+{
+    spw_payload_free(placement->payload);
+    placement->payload = NULL;
+    drop_regions(placement, placement->sink.ops->abort);
+}
+
+void spw__placement_clear(spw__placement *placement)
+{
+    spw__placement_abort(placement);
+    spw__release(placement->context, placement->regions,
+                 placement->region_capacity * sizeof(spw_slice), sizeof(void *));
+    placement->regions = NULL;
+    placement->region_capacity = 0;
+    spw__sub_header_clear(&placement->header, placement->context);
+}

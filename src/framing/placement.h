@@ -1,0 +1,48 @@
+/* Where the frames of one message go. The reader asks for the next frame's place when
+ * it gets there, and tells when a sub-header has been read, from which the places of
+ * the frames behind it follow. */
+#ifndef SPW_FRAMING_PLACEMENT_H
+#define SPW_FRAMING_PLACEMENT_H
+
+#include "framing/sub_header.h"
+#include "spillway/sink.h"
+
+typedef struct spw__placement {
+    spw_context *context; /* borrowed */
+    spw_sink sink;
+    /* The message: lengths of its frames (borrowed from the reader). */
+    const uint64_t *lengths;
+    uint64_t frames;
+    spw_payload *payload; /* one slice for each frame placed so far */
+    /* What the sink reserved; one reference each. */
+    spw_slice *regions;
+    size_t region_count, region_capacity;
+    /* The region that small frames share, and how much of it is used. */
+    spw_buffer *shared; /* borrowed from regions */
+    uint64_t shared_used, shared_size;
+    /* The chain of sub-headers: the frame at which the next one stands, or no frame
+     * when the chain does not parse and the rest is placed plainly. */
+    uint64_t next_header;
+    spw__sub_header header; /* scratch */
+} spw__placement;
+
+/* Begin a message of frames lengths. Borrows: lengths until the message ends.
+ * Errors: NO_MEMORY. */
+spw_status spw__placement_begin(spw__placement *placement, const uint64_t *lengths,
+                                uint64_t frames, spw_error *error);
+/* Make sure that frame (the first that has none) has a place.
+ * Errors: NO_MEMORY, LIMIT_EXCEEDED, what the sink answers. */
+spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
+                                spw_error *error);
+/* frame has been read. If it is a sub-header, place what it announces.
+ * Errors: as place. */
+spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
+                                     spw_error *error);
+/* The message is whole: commit its regions. Returns: its payload, the caller's. */
+spw_payload *spw__placement_commit(spw__placement *placement);
+/* Give up the message, if there is one. */
+void spw__placement_abort(spw__placement *placement);
+/* Give back everything, scratch included. */
+void spw__placement_clear(spw__placement *placement);
+
+#endif

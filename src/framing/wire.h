@@ -1,0 +1,24 @@
+/* Dask's TCP message format (docs/wire_format.md): u64 bytes of the first segment,
+ * u64 frames, one u64 length a frame, then the frames. All little-endian. */
+#ifndef SPW_FRAMING_WIRE_H
+#define SPW_FRAMING_WIRE_H
+
+#include <stdint.h>
+
+/* The first two numbers, which every message has. */
+enum { SPW__WIRE_HEAD_BYTES = 16 };
+
+static inline uint64_t spw__wire_prelude_bytes(uint64_t frames)
+{
+    return SPW__WIRE_HEAD_BYTES + 8 * frames;
+}
+
+/* Write a number. Returns: the place after it. */
+static inline char *spw__wire_put(char *to, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = (char)(value >> (8 * i));
+    return to + 8;
+}
+
+#endif

@@ -6,6 +6,7 @@ import errno
 import socket
 import struct
 import sys
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -128,6 +129,46 @@ def test_close_from_another_thread_ends_a_transfer(pair):
     assert in_flight() == 0
     drive([near], lambda: near.error)
     assert near.error.status in ("RESET", "PEER_CLOSED")
+
+
+@pytest.fixture
+def bystander():
+    """Start another thread, which runs only if the GIL is given up, and what it did."""
+    seen, go, interval = [], threading.Event(), sys.getswitchinterval()
+    thread = threading.Thread(target=lambda: go.wait() and seen.append("ran"))
+    thread.start()
+    # No thread is asked to make way for this long, in seconds.
+    sys.setswitchinterval(1000)
+    yield go.set, seen
+    sys.setswitchinterval(interval)
+    go.set()
+    thread.join()
+
+
+def pump(near, far):
+    """Move one message by calls of the extension alone."""
+    while (message := far.connection.receive()) is None:
+        near.connection.on_writable()
+        far.connection.on_readable()
+    return message
+
+
+def test_other_threads_run_while_much_is_moved(pair, bystander):
+    (near, far), (start, seen) = pair, bystander
+    frame = bytearray(200 * MIB)
+    start()
+    near.connection.send([b"head", frame])
+    pump(near, far)
+    assert seen
+
+
+def test_small_messages_keep_the_gil(pair, bystander):
+    (near, far), (start, seen) = pair, bystander
+    start()
+    for _ in range(200):
+        near.connection.send([b"head", b"x" * 1000])
+        pump(near, far)
+    assert not seen
 
 
 def test_addresses():

@@ -267,6 +267,7 @@ static void the_border_between_small_and_large(void **state)
     fixture *at = *state;
     add_noise(at, 4095);
     add_noise(at, 4096);
+    add_noise(at, 10);
     assert_ok(play(at, NULL));
     check_content(at);
     assert_false(is_alone(at, 0, 1));

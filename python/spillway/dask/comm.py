@@ -1,0 +1,410 @@
+"""Dask's comm interface over native connections: the schemes tcp and spillway."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import logging
+import socket
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+import dask
+from dask.utils import parse_bytes, parse_timedelta
+from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
+from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
+from distributed.comm.utils import ensure_concrete_host
+from spillway import _native
+from spillway.dask.decode import decode
+from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.stream import Stream, open_stream, resolve
+
+logger = logging.getLogger(__name__)
+
+# What two Spillway peers tell each other in the handshake; a stock peer ignores it.
+# The wire version changes when what one sends cannot be read by the other; features are
+# names that both must have before either uses one.
+HANDSHAKE_KEY = "spillway"
+WIRE_VERSION = 1
+FEATURES: tuple[str, ...] = ("unsplit",)
+
+# Binding to an ephemeral port on two families can meet a port that one of them has in
+# use; another is then drawn.
+BIND_ATTEMPTS = 5
+# Out of descriptors, accepting again at once would only spin.
+ACCEPT_AGAIN_AFTER_S = 0.1
+
+
+def _user_timeout_ms() -> int:
+    timeout = parse_timedelta(
+        dask.config.get("distributed.comm.timeouts.tcp"), default="seconds"
+    )
+    return int(timeout) * 1000
+
+
+def _reason(error: _native.SpillwayError) -> str:
+    return f"{error.status}: {error.strerror}"
+
+
+class SpillwayComm(Comm):
+    """A Dask comm whose messages are framed, sent, received and placed by the library.
+
+    Reads and writes are whole messages in Dask's own format, so the peer may be a stock
+    one. `read` and `write` raise `CommClosedError` once the connection has ended.
+    """
+
+    # Buffers go to a stock peer in shards of this many bytes.
+    max_shard_size: ClassVar[int] = parse_bytes(
+        dask.config.get("distributed.comm.shard")
+    )
+
+    def __init__(
+        self, stream: Stream, local_addr: str, peer_addr: str, deserialize: bool = True
+    ) -> None:
+        self._stream = stream
+        # Dask's connect() reads these two by name.
+        self._local_addr = local_addr
+        self._peer_addr = peer_addr
+        super().__init__(deserialize=deserialize)
+        self._finalizer = weakref.finalize(self, _close_dangling, stream, repr(self))
+        self._finalizer.atexit = False
+
+    @property
+    def local_address(self) -> str:
+        return self._local_addr
+
+    @property
+    def peer_address(self) -> str:
+        return self._peer_addr
+
+    def closed(self) -> bool:
+        return not self._stream.is_open()
+
+    def handshake_info(self) -> dict[str, Any]:
+        return {
+            **super().handshake_info(),
+            HANDSHAKE_KEY: {"wire": WIRE_VERSION, "features": FEATURES},
+        }
+
+    @property
+    def peer_features(self) -> frozenset[str]:
+        """Features that the peer and we have in common; none with a stock peer."""
+        theirs = self.remote_info.get(HANDSHAKE_KEY)
+        if not isinstance(theirs, dict) or theirs.get("wire") != WIRE_VERSION:
+            return frozenset()
+        return frozenset(FEATURES).intersection(theirs.get("features", ()))
+
+    async def read(self, deserializers: Any = None) -> Any:
+        try:
+            frames = self._stream.receive()
+            if frames is None:
+                frames = await self._stream.wait_message()
+        except _native.SpillwayError as error:
+            raise self._closed_error(error) from error
+        except BaseException:
+            # Cancelled, perhaps with half a message read: the stream is of no use.
+            self.abort()
+            raise
+        try:
+            return await decode(
+                frames,
+                deserialize=self.deserialize,
+                deserializers=deserializers,
+                allow_offload=self.allow_offload,
+            )
+        except EOFError as error:
+            self.abort()
+            raise CommClosedError(f"in {self}: aborted on truncated data") from error
+
+    async def write(
+        self, msg: Any, serializers: Any = None, on_error: str = "message"
+    ) -> int:
+        if not self._stream.is_open():
+            raise CommClosedError(f"in {self}: closed")
+        plain, size = encode_plain(msg)
+        if plain is not None:
+            frames = [plain]
+        else:
+            frames = await encode(
+                msg,
+                size,
+                allow_offload=self.allow_offload,
+                serializers=serializers,
+                on_error=on_error,
+                context={
+                    "sender": self.local_info,
+                    "recipient": self.remote_info,
+                    **self.handshake_options,
+                },
+                frame_split_size=(
+                    NEVER_SPLIT
+                    if "unsplit" in self.peer_features
+                    else self.max_shard_size
+                ),
+            )
+        try:
+            return self._stream.send(frames)
+        except _native.SpillwayError as error:
+            if self._stream.is_open():
+                raise  # refused before a byte was sent; the comm is as it was
+            raise self._closed_error(error) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    def _closed_error(self, error: _native.SpillwayError) -> CommClosedError:
+        self._finalizer.detach()
+        return CommClosedError(f"in {self}: {_reason(error)}")
+
+    def close(self) -> Awaitable[None]:
+        """Close after what is queued has been sent.
+
+        Not a coroutine function: with nothing queued it closes before it returns, also
+        when the caller does not await the result.
+        """
+        self._finalizer.detach()
+        if self._stream.is_open() and self._stream.queued_bytes():
+            return asyncio.ensure_future(self._flush_and_close())
+        self._stream.abort()
+        done = self._stream.loop.create_future()
+        done.set_result(None)
+        return done
+
+    async def _flush_and_close(self) -> None:
+        try:
+            await self._stream.flush()
+        finally:
+            self._stream.abort()
+
+    def abort(self) -> None:
+        self._finalizer.detach()
+        self._stream.abort()
+
+
+def _close_dangling(stream: Stream, comm: str) -> None:
+    """A comm was dropped without being closed; may run in any thread."""
+    if not stream.is_open():
+        return
+    logger.warning("Closing dangling connection in %s", comm)
+    if stream.loop.is_closed():
+        stream.abort()
+    else:
+        stream.loop.call_soon_threadsafe(stream.abort)
+
+
+class SpillwayConnector(Connector, RequireEncryptionMixin):
+    encrypted = False
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    async def connect(
+        self, address: str, deserialize: bool = True, **connection_args: Any
+    ) -> SpillwayComm:
+        self._check_encryption(address, connection_args)
+        host, port = parse_host_port(address)
+        try:
+            stream = await open_stream(await resolve(host, port), _user_timeout_ms())
+        except _native.SpillwayError as error:
+            raise CommClosedError(
+                f"in {self!r}, connecting to {self.prefix}{address}: {_reason(error)}"
+            ) from error
+        try:
+            local = self.prefix + unparse_host_port(*stream.local())
+        except _native.SpillwayError as error:
+            raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
+        return SpillwayComm(stream, local, self.prefix + address, deserialize)
+
+
+class SpillwayListener(BaseListener, RequireEncryptionMixin):
+    encrypted = False
+
+    def __init__(
+        self,
+        prefix: str,
+        address: str,
+        comm_handler: Callable[[Comm], Any],
+        deserialize: bool = True,
+        allow_offload: bool = True,
+        default_host: str | None = None,
+        default_port: int = 0,
+        **connection_args: Any,
+    ) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self._check_encryption(address, connection_args)
+        self.ip, self.port = parse_host_port(address, default_port)
+        self.comm_handler = comm_handler
+        self.deserialize = deserialize
+        self.allow_offload = allow_offload
+        self.default_host = default_host
+        self._listeners: list[_native.Listener] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task] = set()
+        self._bound: tuple[str, int] | None = None
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        addresses = await _passive_addresses(self.ip, self.port)
+        backlog = int(dask.config.get("distributed.comm.socket-backlog"))
+        for attempt in range(BIND_ATTEMPTS):
+            try:
+                self._listeners = _listen(addresses, self.port, backlog)
+                break
+            except OSError as error:
+                if (
+                    self.port != 0
+                    or error.errno != errno.EADDRINUSE
+                    or attempt == BIND_ATTEMPTS - 1
+                ):
+                    raise
+        self._bound = self._listeners[0].local()
+        for listener in self._listeners:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def stop(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
+
+    def _accept(self, listener: _native.Listener) -> None:
+        while listener in self._listeners:
+            try:
+                connection = listener.accept(_user_timeout_ms())
+            except OSError as error:
+                logger.warning(
+                    "Listener on %s cannot accept a connection: %s",
+                    self.listen_address,
+                    error,
+                )
+                self._loop.remove_reader(listener.fileno())
+                self._loop.call_later(
+                    ACCEPT_AGAIN_AFTER_S, self._accept_again, listener
+                )
+                return
+            if connection is None:
+                return
+            task = self._loop.create_task(self._serve(Stream(connection, self._loop)))
+            self._tasks.add(task)
+            task.add_done_callback(self._served)
+
+    def _accept_again(self, listener: _native.Listener) -> None:
+        if listener in self._listeners:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def _served(self, task: asyncio.Task) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error(
+                "The handler of a connection to %s failed",
+                self.prefix + unparse_host_port(*self._bound),
+                exc_info=error,
+            )
+
+    async def _serve(self, stream: Stream) -> None:
+        try:
+            local = self.prefix + unparse_host_port(*stream.local())
+        except _native.SpillwayError:
+            return  # gone before it was served
+        if not self._listeners:
+            # Stopped between accept and here; nobody would answer the handshake.
+            stream.abort()
+            return
+        peer = self.prefix + unparse_host_port(*stream.peer())
+        comm = SpillwayComm(stream, local, peer, self.deserialize)
+        comm.allow_offload = self.allow_offload
+        try:
+            await self.on_connection(comm)
+        except CommClosedError:
+            logger.info("Connection from %s closed before handshake completed", peer)
+            return
+        served = self.comm_handler(comm)
+        if inspect.isawaitable(served):
+            await served
+
+    def get_host_port(self) -> tuple[str, int]:
+        if self._bound is None:
+            raise ValueError("the listener has not been started")
+        return self._bound
+
+    @property
+    def listen_address(self) -> str:
+        return self.prefix + unparse_host_port(*self.get_host_port())
+
+    @property
+    def contact_address(self) -> str:
+        host, port = self.get_host_port()
+        host = ensure_concrete_host(host, default_host=self.default_host)
+        return self.prefix + unparse_host_port(host, port)
+
+
+async def _passive_addresses(host: str, port: int) -> list[str]:
+    """Numeric hosts to bind for a listening host: IPv4 before IPv6, as Dask prefers."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    found.sort(key=lambda info: info[0] != socket.AF_INET)
+    hosts = []
+    for _, _, _, _, address in found:
+        text = address[0]
+        if len(address) == 4 and address[3] and "%" not in text:
+            text = f"{text}%{address[3]}"
+        hosts.append(text)
+    return list(dict.fromkeys(hosts))
+
+
+def _listen(hosts: list[str], port: int, backlog: int) -> list[_native.Listener]:
+    """Listen on all hosts, on one port. An address that this machine does not have is
+    passed over as long as another can be had."""
+    listeners: list[_native.Listener] = []
+    missing: OSError | None = None
+    try:
+        for host in hosts:
+            try:
+                listener = _native.Listener(host, port, backlog)
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+                continue
+            listeners.append(listener)
+            port = listener.local()[1]
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    if not listeners:
+        raise missing or OSError(f"no address to listen on for {hosts}")
+    return listeners
+
+
+class _Backend(BaseTCPBackend):
+    """Address handling is Dask's own for TCP; connections are ours."""
+
+    prefix: ClassVar[str]
+
+    def get_connector(self) -> SpillwayConnector:
+        return SpillwayConnector(self.prefix)
+
+    def get_listener(
+        self, loc: str, handle_comm: Callable, deserialize: bool, **connection_args: Any
+    ) -> SpillwayListener:
+        return SpillwayListener(
+            self.prefix, loc, handle_comm, deserialize, **connection_args
+        )
+
+
+class TakeoverBackend(_Backend):
+    """Serves tcp:// in Dask's place."""
+
+    prefix = "tcp://"
+
+
+class SpillwayBackend(_Backend):
+    """Serves spillway://, the explicit way."""
+
+    prefix = "spillway://"

@@ -1,0 +1,133 @@
+"""From frames to messages."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgpack
+from distributed.comm import utils as comm_utils
+from distributed.protocol import pickle
+from distributed.protocol.compression import decompress as dask_decompress
+from distributed.protocol.serialize import (
+    Serialized,
+    merge_and_deserialize,
+    msgpack_decode_default,
+)
+from distributed.protocol.utils import msgpack_opts
+from distributed.utils import nbytes, offload
+from spillway import _native
+
+logger = logging.getLogger(__name__)
+
+# Every dict that stands for something else has a key that begins so.
+_MARK = b"__"
+
+
+async def decode(
+    frames: list[bytes | memoryview],
+    deserialize: bool = True,
+    deserializers: Any = None,
+    allow_offload: bool = True,
+) -> Any:
+    """The message that some frames hold, decoded off the loop when they are large."""
+    if len(frames) == 1:
+        return loads(frames, deserialize, deserializers)
+    threshold = comm_utils.OFFLOAD_THRESHOLD
+    if allow_offload and deserialize and threshold:
+        if sum(map(nbytes, frames)) > threshold:
+            return await offload(loads, frames, deserialize, deserializers)
+    return loads(frames, deserialize, deserializers)
+
+
+def loads(
+    frames: list[bytes | memoryview],
+    deserialize: bool = True,
+    deserializers: Any = None,
+) -> Any:
+    """Decode as ``distributed.protocol.loads`` does, with two differences: a message
+    without marks is unpacked without a hook, and compressed frames are decompressed
+    once, into one aligned buffer for all shards of a value's buffer."""
+    head = frames[0]
+    if type(head) is bytes and _MARK not in head:
+        return msgpack.unpackb(head, use_list=False, **msgpack_opts)
+
+    def from_mark(obj: dict) -> Any:
+        offset = obj.get("__Serialized__", 0)
+        if offset > 0:
+            return _serialized(frames, offset, deserialize, deserializers)
+        offset = obj.get("__Pickled__", 0)
+        if offset > 0:
+            return _pickled(frames, offset)
+        return msgpack_decode_default(obj)
+
+    try:
+        return msgpack.unpackb(
+            head, object_hook=from_mark, use_list=False, **msgpack_opts
+        )
+    except Exception:
+        logger.critical("Failed to deserialize", exc_info=True)
+        raise
+
+
+def _serialized(
+    frames: list, offset: int, deserialize: bool, deserializers: Any
+) -> Any:
+    header = msgpack.unpackb(
+        frames[offset],
+        object_hook=msgpack_decode_default,
+        use_list=False,
+        **msgpack_opts,
+    )
+    sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+    if not deserialize:
+        return Serialized(header, sub_frames)
+    if any(header.get("compression") or ()):
+        header, sub_frames = _decompress(header, sub_frames)
+    return merge_and_deserialize(header, sub_frames, deserializers=deserializers)
+
+
+def _pickled(frames: list, offset: int) -> Any:
+    header = msgpack.unpackb(frames[offset])
+    sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+    if any(header.get("compression") or ()):
+        header, sub_frames = _decompress(header, sub_frames)
+    return pickle.loads(header["pickled-obj"], buffers=sub_frames)
+
+
+def _decompress(header: dict, frames: list) -> tuple[dict, list]:
+    """A value's frames without compression, and its header changed to match.
+
+    Each logical buffer becomes one frame. Shards of which some are compressed and some
+    are not are left to be joined by the merge that follows.
+    """
+    codecs = header["compression"]
+    counts = header.get("split-num-sub-frames") or [1] * len(frames)
+    offsets = header.get("split-offsets") or range(len(frames))
+    plain, new_counts, new_offsets = [], [], []
+    for count, offset in zip(counts, offsets, strict=True):
+        shards = frames[offset : offset + count]
+        names = codecs[offset : offset + count]
+        new_offsets.append(len(plain))
+        if len(set(names)) == 1 and names[0]:
+            plain.append(_expand(names[0], shards))
+        else:
+            plain.extend(
+                _expand(name, [shard]) if name else shard
+                for name, shard in zip(names, shards, strict=True)
+            )
+        new_counts.append(len(plain) - new_offsets[-1])
+    header = {**header, "compression": (None,) * len(plain)}
+    if "split-num-sub-frames" in header:
+        header["split-num-sub-frames"] = tuple(new_counts)
+        header["split-offsets"] = tuple(new_offsets)
+    return header, plain
+
+
+def _expand(codec: str, shards: list) -> memoryview:
+    try:
+        return _native.decompress(codec, shards)
+    except ValueError:
+        # A codec that somebody registered with Dask.
+        parts = dask_decompress({"compression": [codec] * len(shards)}, shards)
+        return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))

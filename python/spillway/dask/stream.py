@@ -1,0 +1,256 @@
+"""A native connection driven by an asyncio loop: readiness in, wake-ups out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from spillway import _native
+
+READ, WRITE = 1, 2
+
+# A second address is tried beside the first after this long without an answer, so that
+# a network that swallows packets of one family does not cost a whole timeout. The value
+# is the one of RFC 8305, 5.
+NEXT_ADDRESS_AFTER_S = 0.25
+
+
+class Stream:
+    """Whole messages in both directions, for one reader and one writer.
+
+    Parameters
+    ----------
+    connection
+        An open or connecting ``spillway._native.Connection``.
+    loop
+        The running loop that watches its descriptor. All methods are called in its
+        thread.
+
+    Raises
+    ------
+    spillway._native.SpillwayError
+        From every method that moves data, once the connection has ended.
+    """
+
+    __slots__ = ("_connection", "_fd", "_flusher", "_loop", "_reader", "_watched")
+
+    def __init__(
+        self, connection: _native.Connection, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._connection = connection
+        self._loop = loop
+        # Kept, since the connection forgets it when it ends, and the loop must not.
+        self._fd = connection.fileno()
+        self._watched = 0
+        self._reader: asyncio.Future | None = None
+        self._flusher: asyncio.Future | None = None
+        self._watch()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def local(self) -> tuple[str, int]:
+        return self._connection.local()
+
+    def peer(self) -> tuple[str, int]:
+        return self._connection.peer()
+
+    def is_open(self) -> bool:
+        return self._connection.open
+
+    def _watch(self) -> None:
+        """Let the loop watch what the connection waits for, and nothing else.
+
+        Called after everything that may have changed it, before the loop runs again: a
+        descriptor that the connection closed must leave the loop before its number is
+        used for something else.
+        """
+        interest = self._connection.interest()
+        changed = interest ^ self._watched
+        if not changed:
+            return
+        self._watched = interest
+        if changed & READ:
+            if interest & READ:
+                self._loop.add_reader(self._fd, self._on_readable)
+            else:
+                self._loop.remove_reader(self._fd)
+        if changed & WRITE:
+            if interest & WRITE:
+                self._loop.add_writer(self._fd, self._on_writable)
+            else:
+                self._loop.remove_writer(self._fd)
+
+    def _wake(self, waiter: asyncio.Future | None) -> None:
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _on_readable(self) -> None:
+        if self._connection.on_readable():
+            self._wake(self._reader)
+            if not self._connection.open:
+                self._wake(self._flusher)
+        self._watch()
+
+    def _on_writable(self) -> None:
+        try:
+            self._connection.on_writable()
+        except _native.SpillwayError:
+            # The connection has ended: whoever waits meets the same error.
+            self._wake(self._reader)
+            self._wake(self._flusher)
+        else:
+            if not self._connection.interest() & WRITE:
+                self._wake(self._flusher)
+        self._watch()
+
+    async def connected(self) -> None:
+        """Wait until a connecting stream is open."""
+        while self._connection.connecting:
+            await self._flushed_once()
+        if not self._connection.open:
+            self._connection.receive()  # raises what ended it
+            raise ConnectionError("closed while connecting")
+
+    async def _flushed_once(self) -> None:
+        self._flusher = self._loop.create_future()
+        try:
+            await self._flusher
+        finally:
+            self._flusher = None
+
+    async def flush(self) -> None:
+        """Wait until everything queued has been sent, or the connection has ended."""
+        while self._connection.open and self._connection.queued_bytes():
+            await self._flushed_once()
+
+    def queued_bytes(self) -> int:
+        return self._connection.queued_bytes()
+
+    def send(self, frames: list) -> int:
+        """Queue a message; returns its bytes on the wire."""
+        try:
+            return self._connection.send(frames)
+        finally:
+            self._watch()
+
+    def receive(self) -> list[bytes | memoryview] | None:
+        """The next message, or None when it has not arrived whole."""
+        try:
+            return self._connection.receive()
+        finally:
+            self._watch()
+
+    async def wait_message(self) -> list[bytes | memoryview]:
+        """The next message, after `receive` has answered None."""
+        if self._reader is not None:
+            raise RuntimeError(f"{self!r} is already being read")
+        while True:
+            self._reader = self._loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+            frames = self.receive()
+            if frames is not None:
+                return frames
+
+    def abort(self) -> None:
+        """Close at once; whoever waits is woken with an error. May be called again."""
+        self._connection.close()
+        self._watch()
+        self._wake(self._reader)
+        self._wake(self._flusher)
+
+
+async def open_stream(
+    addresses: Iterable[tuple[str, int]], user_timeout_ms: int
+) -> Stream:
+    """Connect to the first of some numeric addresses that answers.
+
+    Raises
+    ------
+    spillway._native.SpillwayError
+        What the first address answered, when none could be reached.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = list(addresses)
+    attempts: dict[asyncio.Task, None] = {}
+    first_error: BaseException | None = None
+    try:
+        while waiting or attempts:
+            if waiting:
+                host, port = waiting.pop(0)
+                attempts[loop.create_task(_attempt(host, port, user_timeout_ms))] = None
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=NEXT_ADDRESS_AFTER_S if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                del attempts[task]
+                if (error := task.exception()) is None:
+                    return task.result()
+                if not isinstance(error, OSError):
+                    raise error
+                first_error = first_error or error
+    finally:
+        for task in attempts:
+            task.cancel()
+            task.add_done_callback(_abort_late_stream)
+    if first_error is None:
+        raise OSError("no address to connect to")
+    raise first_error
+
+
+async def _attempt(host: str, port: int, user_timeout_ms: int) -> Stream:
+    loop = asyncio.get_running_loop()
+    stream = Stream(_native.Connection.connect(host, port, user_timeout_ms), loop)
+    try:
+        await stream.connected()
+    except BaseException:
+        stream.abort()
+        raise
+    return stream
+
+
+def _abort_late_stream(task: asyncio.Task) -> None:
+    """A second attempt that succeeded although the first had already won."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().abort()
+
+
+async def resolve(host: str, port: int) -> list[tuple[str, int]]:
+    """Numeric addresses of a host name, in the order of the system's preference.
+
+    Raises
+    ------
+    socket.gaierror
+        When the name is not known.
+    """
+    try:
+        found = socket.getaddrinfo(
+            host,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        )
+    except socket.gaierror as error:
+        if error.errno != socket.EAI_NONAME:
+            raise
+        # A real name: the look-up may block, so it goes to a thread.
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
+    return list(dict.fromkeys(_numeric(address) for *_, address in found))
+
+
+def _numeric(address: tuple[Any, ...]) -> tuple[str, int]:
+    """Host and port of a socket address; an IPv6 scope goes into the host's text."""
+    host, port = address[:2]
+    if len(address) == 4 and address[3] and "%" not in host:
+        host = f"{host}%{address[3]}"
+    return host, port

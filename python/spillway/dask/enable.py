@@ -1,0 +1,126 @@
+"""Turns Spillway on and off in this process."""
+
+import logging
+import threading
+from types import ModuleType
+from typing import Any
+
+from spillway import in_force
+from spillway.dask import (
+    hook_client_check,
+    hook_config,
+    hook_preloads,
+    hook_transport,
+    hook_worker_info,
+    manifest,
+    platform_support,
+    switches,
+)
+
+logger = logging.getLogger("spillway")
+
+_PROCESS_HOOKS: tuple[ModuleType, ...] = (hook_transport, hook_config, hook_preloads)
+"""Installed by enable()."""
+
+_SERVER_HOOKS: dict[str, ModuleType] = {
+    "worker": hook_worker_info,
+    "client": hook_client_check,
+}
+"""By role. Installed on each worker and client, when our preload meets it."""
+
+_lock = threading.RLock()
+_entered: dict[Any, ModuleType] = {}
+"""The workers and clients of this process that have their hook."""
+
+
+def enable() -> None:
+    """Put Spillway under Dask in this process and in every one that it starts.
+
+    Call it before the cluster or client is made: what is connected already stays as it
+    is. A second call changes nothing. A part that cannot work here (an operating system
+    that we do not support, a Dask that we do not fit) stays stock, with one warning.
+    """
+    with _lock:
+        if in_force.hooks:
+            return
+        names = switches.read()
+        unsupported = None
+        if switches.ALL not in names:
+            unsupported = platform_support.why_unsupported()
+            if unsupported:
+                logger.warning(
+                    "Spillway is off in this process, and Dask is stock: %s",
+                    unsupported,
+                )
+        for hook in (*_PROCESS_HOOKS, *_SERVER_HOOKS.values()):
+            reason = switches.why_off(hook.OFF_WITH, names)
+            if reason is None and switches.ALL in hook.OFF_WITH:
+                reason = unsupported
+            if reason is None:
+                reason = _put_in_force(hook)
+            in_force.hooks[hook.NAME] = reason or in_force.ON
+        _note_unknown_version()
+
+
+def disable() -> None:
+    """Leave Dask as it was before enable(). What is connected already stays as it is,
+    and so do other processes."""
+    with _lock:
+        if not in_force.hooks:
+            return
+        for server in list(_entered):
+            leave(server)
+        for hook in reversed(_PROCESS_HOOKS):
+            if in_force.why_off(hook.NAME) is None:
+                hook.remove()
+        in_force.hooks.clear()
+        in_force.why_stock = "spillway.dask.disable() was called in this process"
+
+
+async def enter(server: Any, role: str) -> None:
+    """Install the hook that a worker or client gets for itself, if it gets one."""
+    hook = _SERVER_HOOKS.get(role)
+    with _lock:
+        if hook is None or server in _entered or in_force.why_off(hook.NAME):
+            return
+        _entered[server] = hook
+    await hook.install(server)
+
+
+def leave(server: Any) -> None:
+    """Remove what enter() installed."""
+    with _lock:
+        hook = _entered.pop(server, None)
+        if hook is not None:
+            hook.remove(server)
+
+
+def _put_in_force(hook: ModuleType) -> str | None:
+    """Check a hook and, when it is one for the process, install it. Why it is off."""
+    reason = hook.check()
+    if reason is None and hook in _PROCESS_HOOKS:
+        try:
+            hook.install()
+        except Exception as error:  # stock Dask goes on working, so the script does
+            logger.debug("Spillway's hook %s failed", hook.NAME, exc_info=True)
+            reason = f"{type(error).__name__}: {error}"
+    if reason is not None:
+        logger.warning(
+            "Spillway's hook %s does not fit the installed Dask, which stays stock "
+            "there: %s",
+            hook.NAME,
+            reason,
+        )
+    return reason
+
+
+def _note_unknown_version() -> None:
+    version = manifest.unknown_version()
+    if version is not None and in_force.ON in in_force.hooks.values():
+        logger.warning(
+            "Spillway is not tested with distributed %s; it is on, since what it needs "
+            "of Dask is as in %s to %s",
+            version,
+            manifest.OLDEST,
+            manifest.NEWEST,
+        )

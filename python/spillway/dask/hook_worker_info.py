@@ -1,0 +1,46 @@
+"""Has a worker tell its scheduler that it runs Spillway, and what of it is on.
+
+Workers send their startup information when they register, and the scheduler shows it in
+identity(): that is where a client sees who is without Spillway. No switch turns this
+off, so that a worker that was told to stay stock says so.
+"""
+
+from typing import Any
+
+from spillway.dask import manifest
+
+NAME = "worker_info"
+OFF_WITH = ()
+
+KEY = "spillway"
+
+
+def check() -> str | None:
+    """Why this hook cannot be installed, None when it can."""
+    return manifest.mismatch(NAME)
+
+
+async def install(worker: Any) -> None:
+    """Add to what the worker says when it registers, which it has not yet."""
+    worker.startup_information[KEY] = _describe
+
+
+def remove(worker: Any) -> None:
+    """Take it back; the scheduler keeps what it was told."""
+    worker.startup_information.pop(KEY, None)
+
+
+def _describe(worker: Any) -> dict[str, Any]:
+    import spillway
+    from spillway import in_force
+
+    wire_version = None
+    if in_force.why_off("transport") is None:
+        from spillway.dask.comm import WIRE_VERSION
+
+        wire_version = WIRE_VERSION
+    return {
+        "version": spillway.__version__,
+        "wire_version": wire_version,
+        "parts": in_force.parts(),
+    }

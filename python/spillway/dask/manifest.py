@@ -1,0 +1,216 @@
+"""What each hook relies on in Dask.
+
+Every object here is private to Dask or may change with any release (one every two
+weeks). Before a hook is installed its part of this list is held against the installed
+Dask; a hook whose part does not match stays out, alone, and Dask is stock there.
+"""
+
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import Version
+
+OLDEST, NEWEST = Version("2025.1.0"), Version("2026.8.0")
+"""The releases of distributed that the whole of the tests passes on (`make compat`).
+2025.1.0 is the first whose P2P shuffle has the entry points of today's."""
+
+
+@dataclass(frozen=True)
+class Relies:
+    """One object of Dask, and what must be true of it."""
+
+    path: str
+    """The object, as pkgutil.resolve_name reads it: "module:name"."""
+    signatures: tuple[str, ...] = ()
+    """What `signature()` may say of it; empty for "it is there"."""
+    takes: tuple[str, ...] = ()
+    """Parameters that it must have, where the others do not matter to us."""
+
+    def mismatch(self) -> str | None:
+        """What differs in the installed Dask, None when nothing does."""
+        try:
+            found = pkgutil.resolve_name(self.path)
+        except (ImportError, AttributeError) as error:
+            return f"{self.path} is missing ({error})"
+        if self.signatures:
+            text = signature(found)
+            if text not in self.signatures:
+                return f"{self.path} is {text}, not {' or '.join(self.signatures)}"
+        if self.takes:
+            missing = set(self.takes) - set(inspect.signature(found).parameters)
+            if missing:
+                return f"{self.path} does not take {', '.join(sorted(missing))}"
+        return None
+
+
+def _is(path: str, *signatures: str) -> Relies:
+    return Relies(path, signatures=signatures)
+
+
+def signature(found: Any) -> str:
+    """The signature of a function or class as text: names, kinds and defaults, and what
+    a subclass has to fill in. Without annotations: they are not what we call."""
+    if not callable(found):
+        return type(found).__name__
+    plain = inspect.signature(found)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in plain.parameters.values()
+    ]
+    text = str(
+        plain.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+    )
+    if inspect.iscoroutinefunction(found):
+        text = f"async {text}"
+    abstract = getattr(found, "__abstractmethods__", None)
+    if abstract:
+        text += f" abstract: {' '.join(sorted(abstract))}"
+    return text
+
+
+_PROCESS_PRELOADS = "(dask_server, preload, preload_argv, *, file_dir=None)"
+
+# comm.py and stream.py: a backend of these classes, called by connect() and listen().
+_COMM = (
+    _is("distributed.comm.registry:backends", "dict"),
+    _is("distributed.comm.registry:get_backend", "(scheme)"),
+    _is(
+        "distributed.comm.core:Comm",
+        "(deserialize=True) abstract: abort close closed local_address peer_address "
+        "read write",
+    ),
+    _is("distributed.comm.core:Comm.read", "async (self, deserializers=None)"),
+    _is(
+        "distributed.comm.core:Comm.write",
+        "async (self, msg, serializers=None, on_error=None)",
+    ),
+    _is("distributed.comm.core:Comm.handshake_info", "(self)"),
+    _is("distributed.comm.core:Comm.handshake_configuration", "(local, remote)"),
+    _is(
+        "distributed.comm.core:BaseListener",
+        "() abstract: contact_address listen_address start stop",
+    ),
+    _is(
+        "distributed.comm.core:BaseListener.on_connection",
+        "async (self, comm, handshake_overrides=None)",
+    ),
+    _is("distributed.comm.core:BaseListener.abort_handshaking_comms", "(self)"),
+    _is("distributed.comm.core:Connector", "() abstract: connect"),
+    _is(
+        "distributed.comm.core:Connector.connect",
+        "async (self, address, deserialize=True)",
+    ),
+    _is(
+        "distributed.comm.core:connect",
+        "async (addr, timeout=None, deserialize=True, handshake_overrides=None, "
+        "**connection_args)",
+    ),
+    _is(
+        "distributed.comm.core:listen",
+        "(addr, handle_comm, deserialize=True, **kwargs)",
+    ),
+    _is("distributed.comm.core:CommClosedError"),
+    _is("distributed.comm.tcp:BaseTCPBackend", "()"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_connector", "(self)"),
+    _is(
+        "distributed.comm.tcp:BaseTCPBackend.get_listener",
+        "(self, loc, handle_comm, deserialize, **connection_args)",
+    ),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_address_host", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_address_host_port", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.resolve_address", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_local_address_for", "(self, loc)"),
+    _is("distributed.comm.tcp:RequireEncryptionMixin", "()"),
+    _is(
+        "distributed.comm.tcp:RequireEncryptionMixin._check_encryption",
+        "(self, address, connection_args)",
+    ),
+    _is("distributed.comm.utils:ensure_concrete_host", "(host, default_host=None)"),
+    _is("distributed.comm.addressing:parse_host_port", "(address, default_port=None)"),
+    _is("distributed.comm.addressing:unparse_host_port", "(host, port=None)"),
+)
+
+# encode.py and decode.py: Dask's message format, by Dask's own functions.
+_MESSAGES = (
+    _is(
+        "distributed.comm.utils:to_frames",
+        "async (msg, allow_offload=True, **kwargs)",
+    ),
+    _is(
+        "distributed.comm.utils:from_frames",
+        "async (frames, deserialize=True, deserializers=None, allow_offload=True)",
+    ),
+    _is("distributed.comm.utils:OFFLOAD_THRESHOLD", "int"),
+    _is(
+        "distributed.protocol.core:dumps",
+        "(msg, serializers=None, on_error='message', context=None, "
+        "frame_split_size=None)",
+    ),
+    _is(
+        "distributed.protocol.core:loads",
+        "(frames, deserialize=True, deserializers=None)",
+    ),
+    _is("distributed.protocol.serialize:Serialize", "(data)"),
+    _is("distributed.protocol.serialize:Serialized", "(header, frames)"),
+    _is("distributed.protocol.serialize:ToPickle", "(data)"),
+    _is("distributed.protocol.serialize:Pickled", "(header, frames)"),
+    _is("distributed.protocol.serialize:msgpack_encode_default", "(obj)"),
+    _is("distributed.protocol.serialize:msgpack_decode_default", "(obj)"),
+    _is(
+        "distributed.protocol.serialize:merge_and_deserialize",
+        "(header, frames, deserializers=None)",
+    ),
+    _is("distributed.protocol.pickle:loads", "(x, *, buffers=())"),
+    _is("distributed.protocol.compression:decompress", "(header, frames)"),
+    _is("distributed.protocol.utils:msgpack_opts", "dict"),
+    Relies("distributed.sizeof:safe_sizeof", takes=("obj", "default_size")),
+    Relies("distributed.utils:nbytes", takes=("frame",)),
+    Relies("distributed.utils:offload", takes=("func", "args", "kwargs")),
+)
+
+HOOKS: dict[str, tuple[Relies, ...]] = {
+    "transport": _COMM + _MESSAGES,
+    "config": (
+        Relies("dask.config:get", takes=("key",)),
+        Relies("dask.config:set", takes=("arg",)),
+    ),
+    # The four that call process_preloads must find it in its module to meet ours.
+    "preloads": (
+        _is("distributed.preloading:process_preloads", _PROCESS_PRELOADS),
+        _is("distributed.scheduler:preloading.process_preloads", _PROCESS_PRELOADS),
+        _is("distributed.nanny:preloading.process_preloads", _PROCESS_PRELOADS),
+        _is("distributed.worker:preloading.process_preloads", _PROCESS_PRELOADS),
+        _is("distributed.client:preloading.process_preloads", _PROCESS_PRELOADS),
+        Relies("distributed.nanny:Nanny", takes=("preload", "preload_argv")),
+    ),
+    "worker_info": (
+        Relies("distributed.worker:Worker", takes=("startup_information",)),
+        _is("distributed.worker:Worker.get_startup_information", "async (self)"),
+        _is("distributed.scheduler:WorkerState.identity", "(self)"),
+    ),
+    "client_check": (
+        _is(
+            "distributed.scheduler:Scheduler.identity",
+            "(self, n_workers=-1)",
+            "(self)",  # before 2025.4
+        ),
+        _is("distributed.client:Client.scheduler_info"),
+    ),
+}
+
+
+def mismatch(hook: str) -> str | None:
+    """The first thing a hook relies on that the installed Dask does not have."""
+    differences = (relies.mismatch() for relies in HOOKS[hook])
+    return next((difference for difference in differences if difference), None)
+
+
+def unknown_version() -> str | None:
+    """The installed version of distributed when it is none that we know, else None."""
+    import distributed
+
+    installed = Version(distributed.__version__)
+    known = OLDEST <= installed <= NEWEST
+    return None if known else distributed.__version__

@@ -1,0 +1,38 @@
+"""SPILLWAY_DISABLE: what this process was told to leave to Dask."""
+
+import logging
+import os
+
+logger = logging.getLogger("spillway")
+
+VARIABLE = "SPILLWAY_DISABLE"
+
+ALL = "all"
+TRANSPORT = "transport"
+
+_LATER = {"same_host", "store", "shuffle", "malloc", "offload", "values", "merge"}
+"""Parts that later versions have: one environment must do for a cluster in which
+versions differ, so this one accepts their names, and has nothing to switch off."""
+
+
+def read() -> frozenset[str]:
+    """The names in SPILLWAY_DISABLE. One warning says which of them mean nothing."""
+    names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
+    unknown = names - {ALL, TRANSPORT} - _LATER
+    if unknown:
+        logger.warning(
+            "%s has unknown names, which switch nothing off: %s. It takes a "
+            "comma-separated list of: %s",
+            VARIABLE,
+            ", ".join(sorted(unknown)),
+            ", ".join([ALL, TRANSPORT, *sorted(_LATER)]),
+        )
+    return frozenset(names - unknown)
+
+
+def why_off(off_with: tuple[str, ...], names: frozenset[str]) -> str | None:
+    """Why a hook that goes off with any name in `off_with` is off, or None."""
+    for name in off_with:
+        if name in names:
+            return f"{VARIABLE}={name}"
+    return None

@@ -1,0 +1,34 @@
+"""What is in force in this process.
+
+`spillway.dask` writes it as it enters and leaves Dask, `spillway.stats()` reads it. It
+is apart from both so that stats() needs neither Dask nor the C library.
+"""
+
+ON = "on"
+
+PARTS = ("transport",)
+"""What can be on or off. Each is the name of the hook that makes it work."""
+
+hooks: dict[str, str] = {}
+"""For each place where we enter Dask: ON, or why it is off. Empty until enable()."""
+
+roles: set[str] = set()
+"""What Dask runs in this process: "scheduler", "nanny", "worker", "client"."""
+
+why_stock = "spillway.dask.enable() was not called in this process"
+"""Why nothing is on while `hooks` is empty."""
+
+
+def why_off(part: str) -> str | None:
+    """Why a part is off, None when it is on."""
+    state = hooks.get(part, why_stock)
+    return None if state == ON else state
+
+
+def parts() -> dict[str, dict[str, bool | str | None]]:
+    """For each part whether it is on, and why it is not."""
+    reasons = {part: why_off(part) for part in PARTS}
+    return {
+        part: {"on": reason is None, "why_off": reason}
+        for part, reason in reasons.items()
+    }

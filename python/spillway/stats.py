@@ -1,0 +1,65 @@
+"""What Spillway does in this process, as plain types that Dask can carry anywhere."""
+
+import os
+from typing import Any
+
+from spillway import in_force
+
+_DIRECTIONS = ("sent", "received")
+_CONNECTIONS = ("opened", "closed", "failed")
+_BUDGET = ("held", "queued", "in_flight", "peak", "limit", "refusals")
+
+
+def stats() -> dict[str, Any]:
+    """Say what is in force in this process, what it moved, and what is off and why.
+
+    Works in every process, Spillway on or not: `client.run(spillway.stats)` collects
+    it from all workers. All sizes are in bytes, as they were on the wire.
+    """
+    import spillway
+
+    figures, without_native = _figures()
+    parts = in_force.parts()
+    if without_native and parts["transport"]["why_off"] == in_force.why_stock:
+        parts["transport"]["why_off"] = without_native
+    return {
+        "version": spillway.__version__,
+        "pid": os.getpid(),
+        "role": "+".join(sorted(in_force.roles)) or None,
+        "parts": parts,
+        "hooks": {
+            name: state if state == in_force.ON else f"off: {state}"
+            for name, state in in_force.hooks.items()
+        },
+        "messages": {way: figures.get(f"messages_{way}", 0) for way in _DIRECTIONS},
+        "bytes": {way: figures.get(f"bytes_{way}", 0) for way in _DIRECTIONS},
+        "copies": figures.get("copies", {}),
+        "connections": {
+            what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
+        },
+        "budget": figures.get("budget", dict.fromkeys(_BUDGET, 0)),
+        "peak_rss_bytes": _peak_rss_bytes(),
+    }
+
+
+def _figures() -> tuple[dict[str, Any], str | None]:
+    """The C library's figures, or none and the reason."""
+    try:
+        from spillway import _native
+    except ImportError as error:
+        return {}, f"the C library cannot be loaded: {error}"
+    return _native.figures(), None
+
+
+def _peak_rss_bytes() -> int | None:
+    """The most memory that this process ever had resident, None where the system
+    does not say. Not getrusage(): its maximum is inherited over fork and exec."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            lines = status.readlines()
+    except FileNotFoundError:
+        return None
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None

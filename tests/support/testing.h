@@ -11,9 +11,6 @@
 
 #include "spillway/status.h"
 
-/* A test's name in the table is its function's, so that the table cannot lie. */
-#define TEST(function) cmocka_unit_test(function)
-
 #define assert_status(expression, expected)                                            \
     do {                                                                               \
         spw_status status_ = (expression);                                             \
@@ -21,6 +18,8 @@
             fail_msg("%s: %s instead of " #expected, #expression,                      \
                      spw_status_name(status_));                                        \
     } while (0)
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 #define assert_ok(expression) assert_status(expression, OK)
 

@@ -147,13 +147,13 @@ static void threads_together_stay_within_the_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_charge_stands_in_its_account),
-        TEST(a_release_gives_back_and_the_peak_stays),
-        TEST(a_move_changes_accounts_but_not_the_sum),
-        TEST(a_charge_over_the_limit_is_refused_and_changes_nothing),
-        TEST(sums_do_not_wrap),
-        TEST(nothing_is_freed_as_nothing),
-        TEST(threads_together_stay_within_the_limit),
+        cmocka_unit_test(a_charge_stands_in_its_account),
+        cmocka_unit_test(a_release_gives_back_and_the_peak_stays),
+        cmocka_unit_test(a_move_changes_accounts_but_not_the_sum),
+        cmocka_unit_test(a_charge_over_the_limit_is_refused_and_changes_nothing),
+        cmocka_unit_test(sums_do_not_wrap),
+        cmocka_unit_test(nothing_is_freed_as_nothing),
+        cmocka_unit_test(threads_together_stay_within_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

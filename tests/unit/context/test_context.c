@@ -192,15 +192,15 @@ static void a_failed_growth_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(options_that_make_no_sense_are_refused),
-        TEST(without_memory_there_is_no_context),
-        TEST(zero_limits_are_defaults_and_others_stay),
-        TEST(the_last_reference_ends_it),
-        TEST(the_systems_memory_is_aligned_as_asked),
-        TEST(what_is_counted_is_read),
-        TEST(every_reason_has_a_name_of_its_own),
-        TEST(growing_keeps_what_is_there),
-        TEST(a_failed_growth_changes_nothing),
+        cmocka_unit_test(options_that_make_no_sense_are_refused),
+        cmocka_unit_test(without_memory_there_is_no_context),
+        cmocka_unit_test(zero_limits_are_defaults_and_others_stay),
+        cmocka_unit_test(the_last_reference_ends_it),
+        cmocka_unit_test(the_systems_memory_is_aligned_as_asked),
+        cmocka_unit_test(what_is_counted_is_read),
+        cmocka_unit_test(every_reason_has_a_name_of_its_own),
+        cmocka_unit_test(growing_keeps_what_is_there),
+        cmocka_unit_test(a_failed_growth_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

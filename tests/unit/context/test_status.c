@@ -85,14 +85,14 @@ static void an_errno_text_at_the_end_is_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_status_has_a_text_and_a_name),
-        TEST(a_number_that_is_no_status_is_unknown),
-        TEST(the_version_is_the_headers),
-        TEST(an_error_is_filled_and_its_status_answered),
-        TEST(nobody_needs_to_want_the_error),
-        TEST(the_text_of_an_errno_is_appended),
-        TEST(a_long_message_is_cut),
-        TEST(an_errno_text_at_the_end_is_cut),
+        cmocka_unit_test(every_status_has_a_text_and_a_name),
+        cmocka_unit_test(a_number_that_is_no_status_is_unknown),
+        cmocka_unit_test(the_version_is_the_headers),
+        cmocka_unit_test(an_error_is_filled_and_its_status_answered),
+        cmocka_unit_test(nobody_needs_to_want_the_error),
+        cmocka_unit_test(the_text_of_an_errno_is_appended),
+        cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(an_errno_text_at_the_end_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "choosy_sink.h"
 #include "context/figures.h"
+#include "counted_context.h"
 #include "testing.h"
 #include "torture.h"
 #include "wire_bytes.h"
@@ -562,33 +563,25 @@ static void bug_a_lost_stream_could_be_fed(void **state)
     }
 }
 
-static spw_status read_pair(spw_context *context, void *user, spw_error *error)
+static void messages_of_three_kinds(void **state)
 {
-    const wire_bytes *wires = user;
-    spw__message_reader *reader;
-    spw_status status =
-        spw__message_reader_create(context, spw_sink_heap(context), &reader, error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    for (int i = 0; i < 3 && status == SPW_STATUS_OK; i++) {
-        status = feed(reader, wires[i].bytes, wires[i].size, 50, error);
-        if (status == SPW_STATUS_OK)
-            spw_payload_free(take(reader, &wires[i]));
+    torture *t = *state;
+    static const char *const NAMES[] = {"message_reader/several_arrays",
+                                        "message_reader/two_buffers",
+                                        "message_reader/lz4_sharded"};
+    wire_bytes wire = {0};
+    spw__message_reader *reader = NULL;
+    TRY(spw__message_reader_create(t->context, spw_sink_heap(t->context), &reader,
+                                   &t->error));
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        wire_clear(&wire);
+        wire_put_corpus(&wire, NAMES[i]);
+        TRY(feed(reader, wire.bytes, wire.size, 50, &t->error));
+        spw_payload_free(take(reader, &wire));
     }
+end:
     spw__message_reader_free(reader);
-    return status;
-}
-
-static void each_allocation_may_fail(void **state)
-{
-    (void)state;
-    wire_bytes wires[3] = {{0}};
-    wire_put_corpus(&wires[0], "message_reader/several_arrays");
-    wire_put_corpus(&wires[1], "message_reader/two_buffers");
-    wire_put_corpus(&wires[2], "message_reader/lz4_sharded");
-    torture_allocations("message_reader", read_pair, wires);
-    for (int i = 0; i < 3; i++)
-        wire_clear(&wires[i]);
+    wire_clear(&wire);
 }
 
 #define TEST_AT(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -615,7 +608,9 @@ int main(void)
         TEST_AT(a_long_table_takes_memory_as_it_comes),
         TEST_AT(a_body_over_the_budget_is_refused_before_it_comes),
         TEST_AT(bug_a_lost_stream_could_be_fed),
-        TEST(each_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest scenarios[] = {SCENARIO(messages_of_three_kinds)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("message_reader", scenarios);
 }

@@ -178,13 +178,13 @@ static void depth_costs_no_stack(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_form_is_read),
-        TEST(every_form_is_skipped_whole),
-        TEST(no_form_is_complete_when_cut),
-        TEST(every_first_byte_but_one_begins_something),
-        TEST(a_skip_stops_at_the_end_of_its_item),
-        TEST(claims_beyond_the_data_are_refused_at_once),
-        TEST(depth_costs_no_stack),
+        cmocka_unit_test(every_form_is_read),
+        cmocka_unit_test(every_form_is_skipped_whole),
+        cmocka_unit_test(no_form_is_complete_when_cut),
+        cmocka_unit_test(every_first_byte_but_one_begins_something),
+        cmocka_unit_test(a_skip_stops_at_the_end_of_its_item),
+        cmocka_unit_test(claims_beyond_the_data_are_refused_at_once),
+        cmocka_unit_test(depth_costs_no_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "choosy_sink.h"
 #include "context/figures.h"
+#include "counted_context.h"
 #include "testing.h"
 #include "torture.h"
 #include "wire_bytes.h"
@@ -409,28 +410,21 @@ static void bug_scratch_of_a_huge_message_was_kept(void **state)
     free(lengths);
 }
 
-static spw_status place_all(spw_context *context, void *user, spw_error *error)
+static void every_kind_of_place(void **state)
 {
-    fixture *at = user;
-    at->placement = (spw__placement){.context = context};
-    at->placement.sink = choosy_sink_over(&at->choosy, context);
-    spw_status status = play(at, error);
-    if (status == SPW_STATUS_OK)
-        spw_payload_free(spw__placement_commit(&at->placement));
-    spw__placement_clear(&at->placement);
-    return status;
-}
-
-static void each_allocation_may_fail(void **state)
-{
-    (void)state;
+    torture *t = *state;
     fixture at = {.count = 0};
     static const char *const NAMES[] = {NULL, NULL, "lz4"};
     add_noise(&at, 50);
     add_value(&at, (size_t[]){2, 1}, 2, NAMES, (size_t[]){SHARD, SHARD, 5000}, 3);
     for (int i = 0; i < 10; i++)
         add_noise(&at, 5000);
-    torture_allocations("placement", place_all, &at);
+    at.placement.context = t->context;
+    at.placement.sink = choosy_sink_over(&at.choosy, t->context);
+    TRY(play(&at, &t->error));
+    spw_payload_free(spw__placement_commit(&at.placement));
+end:
+    spw__placement_clear(&at.placement);
     assert_int_equal(at.choosy.committed + at.choosy.aborted, at.choosy.reserved);
     for (size_t i = 0; i < FRAMES_MAX; i++)
         wire_clear(&at.frames[i]);
@@ -461,7 +455,9 @@ int main(void)
         TEST_AT(a_refused_reservation_leaves_nothing),
         TEST_AT(small_shards_of_large_buffers_cost_room_once),
         TEST_AT(bug_scratch_of_a_huge_message_was_kept),
-        TEST(each_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest scenarios[] = {SCENARIO(every_kind_of_place)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("placement", scenarios);
 }

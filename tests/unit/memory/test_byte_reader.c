@@ -77,11 +77,11 @@ static void nothing_may_have_no_address(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(numbers_of_each_width_in_both_orders),
-        TEST(what_is_not_all_there_is_not_read),
-        TEST(single_bytes_end_at_the_end),
-        TEST(skips_stay_inside),
-        TEST(nothing_may_have_no_address),
+        cmocka_unit_test(numbers_of_each_width_in_both_orders),
+        cmocka_unit_test(what_is_not_all_there_is_not_read),
+        cmocka_unit_test(single_bytes_end_at_the_end),
+        cmocka_unit_test(skips_stay_inside),
+        cmocka_unit_test(nothing_may_have_no_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

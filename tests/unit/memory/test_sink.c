@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "counted_context.h"
 #include "testing.h"
 #include "torture.h"
 
@@ -62,9 +63,8 @@ static void places_that_cannot_be_are_refused(void **state)
     counted_context_close(&counted);
 }
 
-static spw_status reserve_three(spw_context *context, void *user, spw_error *error)
+static spw_status reserve_three(spw_context *context, spw_error *error)
 {
-    (void)user;
     spw_sink sink = spw_sink_heap(context);
     spw_slice slices[3];
     int count = 0;
@@ -80,19 +80,21 @@ static spw_status reserve_three(spw_context *context, void *user, spw_error *err
     return status;
 }
 
-static void each_allocation_may_fail(void **state)
+static void places_are_reserved(void **state)
 {
-    (void)state;
-    torture_allocations("sink", reserve_three, NULL);
+    torture *t = *state;
+    t->status = reserve_three(t->context, &t->error);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_place_is_in_flight_until_it_is_committed),
-        TEST(an_aborted_place_goes_with_its_reference),
-        TEST(places_that_cannot_be_are_refused),
-        TEST(each_allocation_may_fail),
+        cmocka_unit_test(a_place_is_in_flight_until_it_is_committed),
+        cmocka_unit_test(an_aborted_place_goes_with_its_reference),
+        cmocka_unit_test(places_that_cannot_be_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest scenarios[] = {SCENARIO(places_are_reserved)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("sink", scenarios);
 }

@@ -69,8 +69,8 @@ static void a_small_range_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_large_range_is_advised_page_by_page),
-        TEST(a_small_range_is_left_alone),
+        cmocka_unit_test(a_large_range_is_advised_page_by_page),
+        cmocka_unit_test(a_small_range_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

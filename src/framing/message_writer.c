@@ -35,7 +35,8 @@ static size_t first_segment_frames(const spw_slice *slices, size_t count)
 {
     uint64_t before = 0;
     bool has_buffer = false;
-    const char *end = NULL; /* of the buffer that lives on; an empty one has no shards */
+    const char *end =
+        NULL; /* of the buffer that lives on; an empty one has no shards */
     for (size_t i = 0; i < count; i++) {
         const spw_slice *slice = &slices[i];
         if (!(slice->flags & SPW_SLICE_TRANSIENT)) {

@@ -1,4 +1,5 @@
 /* Connections from birth to end, of ours against each other. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,22 @@ static void a_refused_port_is_told_with_its_address(void **state)
     assert_int_not_equal(t->error.os_errno, 0);
     assert_non_null(strstr(t->error.message, expected));
     assert_int_equal(torture_figures(t).connections_failed, 1);
+    assert_int_equal(torture_figures(t).connections_opened, 1);
+}
+
+static void a_connect_that_fails_at_once_leaves_nothing(void **state)
+{
+    torture *t = *state;
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    spw_connection *connection = NULL;
+    io_fault_arm_call("connect", 1, ENETUNREACH);
+    assert_status(spw_connection_connect(t->context, "127.0.0.1", 9, &options,
+                                         &connection, &t->error),
+                  UNREACHABLE);
+    assert_null(connection);
+    assert_int_equal(t->error.os_errno, ENETUNREACH);
+    assert_int_equal(torture_figures(t).connections_failed, 1);
+    assert_int_equal(torture_figures(t).connections_opened, 1);
 }
 
 static void both_ends_know_both_addresses(void **state)
@@ -316,6 +333,7 @@ int main(void)
         SCENARIO(exchanges_every_size),
         SCENARIO(a_small_message_costs_one_call_at_each_end),
         SCENARIO(a_refused_port_is_told_with_its_address),
+        SCENARIO(a_connect_that_fails_at_once_leaves_nothing),
         SCENARIO(both_ends_know_both_addresses),
         SCENARIO(refuses_options_and_hosts_that_it_does_not_know),
         SCENARIO(close_releases_a_half_read_message),

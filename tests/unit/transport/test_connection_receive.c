@@ -219,6 +219,64 @@ end:
     loopback_close(&pair);
 }
 
+static void half_a_message_costs_one_call(void **state)
+{
+    torture *t = *state;
+    size_t size;
+    char *wire = payload_wire(t->context, SMALL, COUNT_OF(SMALL), 5, &size);
+    raw_pair pair = raw_pair_open(t->context);
+    spw_payload *payload;
+    assert_status(spw_connection_receive(pair.ours, &payload, NULL), AGAIN);
+    raw_pair_send(&pair, wire, size / 2);
+    assert_ok(loopback_step(pair.ours, NULL, NULL));
+    assert_int_equal(torture_figures(t).bytes_received, size / 2);
+    assert_int_equal(io_fault_calls_of("receive"), 1);
+    assert_status(spw_connection_receive(pair.ours, &payload, NULL), AGAIN);
+    assert_int_equal(io_fault_calls_of("receive"), 1);
+    raw_pair_close(&pair);
+    free(wire);
+}
+
+/* The rest of a body goes straight to its place, and only what comes with it is copied.
+ */
+static void a_body_is_not_copied(void **state)
+{
+    static const size_t LARGE[] = {50, 1 << 20};
+    torture *t = *state;
+    loopback pair;
+    TRY(loopback_open(t->context, "127.0.0.1", &pair, &t->error));
+    TRY(loopback_send_made(t, pair.client, LARGE, COUNT_OF(LARGE), 6));
+    TRY(loopback_receive_made(t, pair.server, pair.client, LARGE, COUNT_OF(LARGE), 6));
+    assert_true(torture_figures(t).copied_bytes[SPW_COPY_READ_AHEAD] <= 64 * 1024);
+end:
+    loopback_close(&pair);
+}
+
+static void what_was_read_survives_a_failed_send(void **state)
+{
+    torture *t = *state;
+    size_t size;
+    char *wire = payload_wire(t->context, SMALL, COUNT_OF(SMALL), 5, &size);
+    raw_pair pair = raw_pair_open(t->context);
+    /* Two messages and half of a third, in one piece, end up in the read-ahead. */
+    char *wires = malloc(3 * size);
+    assert_non_null(wires);
+    for (size_t i = 0; i < 3; i++)
+        memcpy(wires + i * size, wire, size);
+    raw_pair_send(&pair, wires, 2 * size + size / 2);
+    assert_ok(loopback_step(pair.ours, NULL, NULL));
+    assert_int_equal(torture_figures(t).bytes_received, 2 * size + size / 2);
+    io_fault_arm_call("send", 1, 0);
+    assert_status(loopback_send_made(t, pair.ours, SMALL, COUNT_OF(SMALL), 1), RESET);
+    assert_false(spw_connection_is_open(pair.ours));
+    for (int i = 0; i < 2; i++)
+        assert_ok(loopback_receive_made(t, pair.ours, NULL, SMALL, COUNT_OF(SMALL), 5));
+    assert_ended(pair.ours, RESET);
+    raw_pair_close(&pair);
+    free(wires);
+    free(wire);
+}
+
 static void a_message_beyond_the_budget_ends_its_receiver(void **state)
 {
     static const size_t LARGE[] = {50, 1 << 20};
@@ -248,6 +306,9 @@ int main(void)
         SCENARIO(messages_before_garbage_are_received),
         SCENARIO(what_nobody_waits_for_takes_no_memory),
         SCENARIO(many_messages_come_from_one_read),
+        SCENARIO(half_a_message_costs_one_call),
+        SCENARIO(a_body_is_not_copied),
+        SCENARIO(what_was_read_survives_a_failed_send),
         SCENARIO(a_message_beyond_the_budget_ends_its_receiver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

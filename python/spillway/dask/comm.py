@@ -17,7 +17,6 @@ from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
-
 from spillway import _native
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
@@ -25,7 +24,7 @@ from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
 
-# What two Spillway peers tell each other in the handshake. A stock peer ignores the key.
+# What two Spillway peers tell each other in the handshake; a stock peer ignores it.
 # The wire version changes when what one sends cannot be read by the other; features are
 # names that both must have before either uses one.
 HANDSHAKE_KEY = "spillway"

@@ -1,0 +1,77 @@
+# The front door for work on the code. `make` alone lists the targets.
+# run.sh and test.sh need no make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+C_FILES := $(shell git ls-files '*.c' '*.h')
+SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
+
+.PHONY: help build unit python check asan torture fuzz compat dask-suite bench \
+	layers style symbols format format-check
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+build: ## the C library with its tests (build/dev), and the package into .venv
+	@$(SETUP)
+	cmake --preset dev >/dev/null
+	cmake --build --preset dev
+
+unit: build ## the C tests
+	@$(SETUP)
+	ctest --preset dev --no-tests=error
+
+python: ## the Python tests; ARGS goes to pytest
+	@$(SETUP)
+	python -m pytest $(ARGS)
+
+check: format-check layers style unit symbols ## what a commit must pass, in under two minutes
+
+asan: ## the C tests under AddressSanitizer and UBSan
+	@$(SETUP)
+	cmake --preset asan >/dev/null
+	cmake --build --preset asan
+	ctest --preset asan --no-tests=error
+
+torture: ## long runs with failing allocations, killed peers and cut connections
+	@$(SETUP)
+	tools/torture.sh
+
+fuzz: ## fuzz the parsers (clang)
+	@$(SETUP)
+	tests/fuzz/run.sh
+
+compat: ## the Python tests on the oldest and the newest Dask that we support
+	@$(SETUP)
+	tools/compat.sh
+
+dask-suite: ## Dask's own tests of its comms over Spillway
+	@$(SETUP)
+	tools/dask_suite.sh
+
+bench: ## the benchmarks, stock and Spillway in one run; ARGS goes to them
+	@$(SETUP)
+	python benchmarks/run.py $(ARGS)
+
+layers: ## which folder includes which, against src/layers.txt
+	@python3 tools/check_layers.py
+
+style: ## banned calls, sizes and names
+	@python3 tools/check_style.py
+
+symbols: build ## what the library exports, against tests/abi/exported_symbols.txt
+	@python3 tools/check_symbols.py build/dev/libspillway.so
+
+format: ## lay out C and Python
+	@$(SETUP)
+	clang-format -i $(C_FILES)
+	ruff format
+	ruff check --fix
+
+format-check: ## whether `make format` would change something; spelling
+	@$(SETUP)
+	clang-format --dry-run --Werror $(C_FILES)
+	ruff format --check --quiet
+	ruff check --quiet
+	git ls-files -z | xargs -0 codespell

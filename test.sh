@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Set up what is missing, and run all the tests, C and Python. Arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "$0")"
+. tools/setup.sh
+
+install_missing test
+make_venv examples test
+say "C tests"
+cmake --preset dev >/dev/null
+cmake --build --preset dev -- --quiet
+ctest --preset dev --no-tests=error
+say "Python tests"
+.venv/bin/python -m pytest "$@"

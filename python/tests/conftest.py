@@ -1,12 +1,14 @@
 """What every test may count on: it starts and ends on stock Dask."""
 
 import pytest
+from distributed.comm.registry import backends
 from spillway.dask import disable
 
 
 @pytest.fixture(autouse=True)
 def stock_dask(monkeypatch):
     monkeypatch.delenv("SPILLWAY_DISABLE", raising=False)
+    monkeypatch.delitem(backends, "spillway", raising=False)
     disable()
     yield
     disable()

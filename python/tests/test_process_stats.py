@@ -97,7 +97,9 @@ async def test_start_writing_follows_the_figures(directory, monkeypatch):
     assert only(directory)["count"] == 2
 
 
-async def test_a_directory_that_is_gone_ends_the_writing(directory, monkeypatch, caplog):
+async def test_a_directory_that_is_gone_ends_the_writing(
+    directory, monkeypatch, caplog
+):
     monkeypatch.setattr(process_stats, "INTERVAL_MS", 1)
     directory.rename(directory.with_name("elsewhere"))
     server = Server()
@@ -138,7 +140,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
-def test_write_at_exit_in_a_child_of_multiprocessing(directory, tmp_path_factory, method):
+def test_write_at_exit_in_a_child_of_multiprocessing(
+    directory, tmp_path_factory, method
+):
     """Which is what a nanny's worker is: atexit is not called in each of these."""
     script = tmp_path_factory.mktemp("script") / "parent.py"
     script.write_text(CHILD.format(method=method))

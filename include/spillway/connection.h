@@ -58,8 +58,9 @@ SPW_EXPORT void spw_connection_peer(const spw_connection *connection,
  * Takes: payload, on success only. Its buffers are pinned (and its unsent bytes
  * charged QUEUED) until sent; they are dropped by spw_connection_reap or close.
  * Returns: bytes of the message on the wire, headers included.
- * Errors: CLOSED, RESET, PEER_CLOSED, IO, LIMIT_EXCEEDED, NO_MEMORY. After RESET,
- * PEER_CLOSED and IO the connection is of no further use. */
+ * Errors: the connection's own end, as receive tells it; RESET, TIMED_OUT, UNREACHABLE,
+ * IO, which end it; LIMIT_EXCEEDED, NO_MEMORY, INVALID_ARGUMENT (no frames), after which
+ * it goes on unless is_open says otherwise (a message cut short by the limit ends it). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_send(spw_connection *connection,
                                                         spw_payload *payload,
                                                         uint64_t *ret_bytes,
@@ -81,7 +82,7 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *conne
  * messages. Lets the owner decide whether on_readable is worth releasing a lock for. */
 SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connection);
 
-/* Read what is there. OK: call receive again (a message is whole, or the connection
+/* Read what is there. OK: call receive again (a message may be whole, or the connection
  * has ended, which receive then reports). AGAIN: not yet.
  * Errors: none beside AGAIN; ends are reported by receive and is_open. */
 SPW_EXPORT SPW_NODISCARD spw_status

@@ -151,6 +151,13 @@ void spw__message_writer_free(spw__message_writer *writer)
     spw_payload_free(payload);
 }
 
+spw_payload *spw__message_writer_give_back(spw__message_writer *writer)
+{
+    spw_payload *payload = writer->payload;
+    writer->payload = NULL;
+    return payload;
+}
+
 uint64_t spw__message_writer_total(const spw__message_writer *writer)
 {
     return writer->total;

@@ -18,6 +18,11 @@ spw_status spw__message_writer_create(spw_context *context, spw_payload *payload
 /* Takes: writer (NULL allowed), sent or not. */
 void spw__message_writer_free(spw__message_writer *writer);
 
+/* Part with the payload, for a message that failed: its caller keeps it. Only free may
+ * follow, while the context still lives.
+ * Returns: the payload that create took. */
+spw_payload *spw__message_writer_give_back(spw__message_writer *writer);
+
 /* All bytes of the message on the wire, and those not yet sent. */
 uint64_t spw__message_writer_total(const spw__message_writer *writer);
 uint64_t spw__message_writer_unsent(const spw__message_writer *writer);

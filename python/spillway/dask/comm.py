@@ -17,7 +17,6 @@ from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
-
 from spillway import _native
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
@@ -25,7 +24,7 @@ from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
 
-# What two Spillway peers tell each other in the handshake. A stock peer ignores the key.
+# What two Spillway peers tell each other in the handshake; a stock peer ignores it.
 # The wire version changes when what one sends cannot be read by the other; features are
 # names that both must have before either uses one.
 HANDSHAKE_KEY = "spillway"
@@ -46,6 +45,10 @@ def _user_timeout_ms() -> int:
     return int(timeout) * 1000
 
 
+def _reason(error: _native.SpillwayError) -> str:
+    return f"{error.status}: {error.strerror}"
+
+
 class SpillwayComm(Comm):
     """A Dask comm whose messages are framed, sent, received and placed by the library.
 
@@ -54,7 +57,9 @@ class SpillwayComm(Comm):
     """
 
     # Buffers go to a stock peer in shards of this many bytes.
-    max_shard_size: ClassVar[int] = parse_bytes(dask.config.get("distributed.comm.shard"))
+    max_shard_size: ClassVar[int] = parse_bytes(
+        dask.config.get("distributed.comm.shard")
+    )
 
     def __init__(
         self, stream: Stream, local_addr: str, peer_addr: str, deserialize: bool = True
@@ -152,7 +157,7 @@ class SpillwayComm(Comm):
 
     def _closed_error(self, error: _native.SpillwayError) -> CommClosedError:
         self._finalizer.detach()
-        return CommClosedError(f"in {self}: {error.status}: {error}")
+        return CommClosedError(f"in {self}: {_reason(error)}")
 
     def close(self) -> Awaitable[None]:
         """Close after what is queued has been sent.
@@ -205,13 +210,12 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
             stream = await open_stream(await resolve(host, port), _user_timeout_ms())
         except _native.SpillwayError as error:
             raise CommClosedError(
-                f"in {self!r}: {error.status}: {error} (connecting to "
-                f"{self.prefix}{address})"
+                f"in {self!r}, connecting to {self.prefix}{address}: {_reason(error)}"
             ) from error
         try:
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError as error:
-            raise CommClosedError(f"in {self!r}: {error.status}: {error}") from error
+            raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
         return SpillwayComm(stream, local, self.prefix + address, deserialize)
 
 

@@ -8,11 +8,14 @@ from typing import Any
 import msgpack
 from distributed.comm import utils as comm_utils
 from distributed.protocol import pickle
-from distributed.protocol import serialize as dask_serialize
 from distributed.protocol.compression import decompress as dask_decompress
+from distributed.protocol.serialize import (
+    Serialized,
+    merge_and_deserialize,
+    msgpack_decode_default,
+)
 from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
-
 from spillway import _native
 
 logger = logging.getLogger(__name__)
@@ -38,7 +41,9 @@ async def decode(
 
 
 def loads(
-    frames: list[bytes | memoryview], deserialize: bool = True, deserializers: Any = None
+    frames: list[bytes | memoryview],
+    deserialize: bool = True,
+    deserializers: Any = None,
 ) -> Any:
     """Decode as ``distributed.protocol.loads`` does, with two differences: a message
     without marks is unpacked without a hook, and compressed frames are decompressed
@@ -54,7 +59,7 @@ def loads(
         offset = obj.get("__Pickled__", 0)
         if offset > 0:
             return _pickled(frames, offset)
-        return dask_serialize.msgpack_decode_default(obj)
+        return msgpack_decode_default(obj)
 
     try:
         return msgpack.unpackb(
@@ -70,18 +75,16 @@ def _serialized(
 ) -> Any:
     header = msgpack.unpackb(
         frames[offset],
-        object_hook=dask_serialize.msgpack_decode_default,
+        object_hook=msgpack_decode_default,
         use_list=False,
         **msgpack_opts,
     )
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
     if not deserialize:
-        return dask_serialize.Serialized(header, sub_frames)
+        return Serialized(header, sub_frames)
     if any(header.get("compression") or ()):
         header, sub_frames = _decompress(header, sub_frames)
-    return dask_serialize.merge_and_deserialize(
-        header, sub_frames, deserializers=deserializers
-    )
+    return merge_and_deserialize(header, sub_frames, deserializers=deserializers)
 
 
 def _pickled(frames: list, offset: int) -> Any:

@@ -48,9 +48,7 @@ class _PlainPacker(threading.local):
         if isinstance(obj, _OPAQUE):
             self._is_opaque = True
             size = safe_sizeof(obj, default_size=-1)
-            self._opaque_bytes = (
-                sys.maxsize if size < 0 else self._opaque_bytes + size
-            )
+            self._opaque_bytes = sys.maxsize if size < 0 else self._opaque_bytes + size
             return None
         encoded = msgpack_encode_default(obj)
         if encoded is obj:

@@ -72,87 +72,106 @@ def signature(found: Any) -> str:
 
 _PROCESS_PRELOADS = "(dask_server, preload, preload_argv, *, file_dir=None)"
 
-HOOKS: dict[str, tuple[Relies, ...]] = {
-    # The backend in comm.py is a subclass of these classes, is called by connect() and
-    # listen(), and calls the rest.
-    "transport": (
-        _is("distributed.comm.registry:backends", "dict"),
-        _is("distributed.comm.registry:get_backend", "(scheme)"),
-        _is(
-            "distributed.comm.core:Comm",
-            "(deserialize=True) abstract: abort close closed local_address "
-            "peer_address read write",
-        ),
-        _is("distributed.comm.core:Comm.read", "async (self, deserializers=None)"),
-        _is(
-            "distributed.comm.core:Comm.write",
-            "async (self, msg, serializers=None, on_error=None)",
-        ),
-        _is("distributed.comm.core:Comm.handshake_info", "(self)"),
-        _is("distributed.comm.core:Comm.handshake_configuration", "(local, remote)"),
-        _is(
-            "distributed.comm.core:BaseListener",
-            "() abstract: contact_address listen_address start stop",
-        ),
-        _is(
-            "distributed.comm.core:BaseListener.on_connection",
-            "async (self, comm, handshake_overrides=None)",
-        ),
-        _is("distributed.comm.core:BaseListener.abort_handshaking_comms", "(self)"),
-        _is("distributed.comm.core:Connector", "() abstract: connect"),
-        _is(
-            "distributed.comm.core:Connector.connect",
-            "async (self, address, deserialize=True)",
-        ),
-        _is(
-            "distributed.comm.core:connect",
-            "async (addr, timeout=None, deserialize=True, handshake_overrides=None, "
-            "**connection_args)",
-        ),
-        _is(
-            "distributed.comm.core:listen",
-            "(addr, handle_comm, deserialize=True, **kwargs)",
-        ),
-        _is("distributed.comm.core:CommClosedError"),
-        _is("distributed.comm.core:FatalCommClosedError"),
-        _is("distributed.comm.tcp:BaseTCPBackend", "()"),
-        _is("distributed.comm.tcp:BaseTCPBackend.get_connector", "(self)"),
-        _is(
-            "distributed.comm.tcp:BaseTCPBackend.get_listener",
-            "(self, loc, handle_comm, deserialize, **connection_args)",
-        ),
-        _is("distributed.comm.tcp:RequireEncryptionMixin", "()"),
-        _is(
-            "distributed.comm.tcp:RequireEncryptionMixin._check_encryption",
-            "(self, address, connection_args)",
-        ),
-        _is(
-            "distributed.comm.utils:from_frames",
-            "async (frames, deserialize=True, deserializers=None, allow_offload=True)",
-        ),
-        _is(
-            "distributed.comm.utils:to_frames",
-            "async (msg, allow_offload=True, **kwargs)",
-        ),
-        _is(
-            "distributed.comm.utils:ensure_concrete_host",
-            "(host, default_host=None)",
-        ),
-        _is(
-            "distributed.protocol.core:dumps",
-            "(msg, serializers=None, on_error='message', context=None, "
-            "frame_split_size=None)",
-        ),
-        _is(
-            "distributed.protocol.core:loads",
-            "(frames, deserialize=True, deserializers=None)",
-        ),
-        _is(
-            "distributed.comm.addressing:parse_host_port",
-            "(address, default_port=None)",
-        ),
-        _is("distributed.comm.addressing:unparse_host_port", "(host, port=None)"),
+# comm.py and stream.py: a backend of these classes, called by connect() and listen().
+_COMM = (
+    _is("distributed.comm.registry:backends", "dict"),
+    _is("distributed.comm.registry:get_backend", "(scheme)"),
+    _is(
+        "distributed.comm.core:Comm",
+        "(deserialize=True) abstract: abort close closed local_address peer_address "
+        "read write",
     ),
+    _is("distributed.comm.core:Comm.read", "async (self, deserializers=None)"),
+    _is(
+        "distributed.comm.core:Comm.write",
+        "async (self, msg, serializers=None, on_error=None)",
+    ),
+    _is("distributed.comm.core:Comm.handshake_info", "(self)"),
+    _is("distributed.comm.core:Comm.handshake_configuration", "(local, remote)"),
+    _is(
+        "distributed.comm.core:BaseListener",
+        "() abstract: contact_address listen_address start stop",
+    ),
+    _is(
+        "distributed.comm.core:BaseListener.on_connection",
+        "async (self, comm, handshake_overrides=None)",
+    ),
+    _is("distributed.comm.core:BaseListener.abort_handshaking_comms", "(self)"),
+    _is("distributed.comm.core:Connector", "() abstract: connect"),
+    _is(
+        "distributed.comm.core:Connector.connect",
+        "async (self, address, deserialize=True)",
+    ),
+    _is(
+        "distributed.comm.core:connect",
+        "async (addr, timeout=None, deserialize=True, handshake_overrides=None, "
+        "**connection_args)",
+    ),
+    _is(
+        "distributed.comm.core:listen",
+        "(addr, handle_comm, deserialize=True, **kwargs)",
+    ),
+    _is("distributed.comm.core:CommClosedError"),
+    _is("distributed.comm.tcp:BaseTCPBackend", "()"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_connector", "(self)"),
+    _is(
+        "distributed.comm.tcp:BaseTCPBackend.get_listener",
+        "(self, loc, handle_comm, deserialize, **connection_args)",
+    ),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_address_host", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_address_host_port", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.resolve_address", "(self, loc)"),
+    _is("distributed.comm.tcp:BaseTCPBackend.get_local_address_for", "(self, loc)"),
+    _is("distributed.comm.tcp:RequireEncryptionMixin", "()"),
+    _is(
+        "distributed.comm.tcp:RequireEncryptionMixin._check_encryption",
+        "(self, address, connection_args)",
+    ),
+    _is("distributed.comm.utils:ensure_concrete_host", "(host, default_host=None)"),
+    _is("distributed.comm.addressing:parse_host_port", "(address, default_port=None)"),
+    _is("distributed.comm.addressing:unparse_host_port", "(host, port=None)"),
+)
+
+# encode.py and decode.py: Dask's message format, by Dask's own functions.
+_MESSAGES = (
+    _is(
+        "distributed.comm.utils:to_frames",
+        "async (msg, allow_offload=True, **kwargs)",
+    ),
+    _is(
+        "distributed.comm.utils:from_frames",
+        "async (frames, deserialize=True, deserializers=None, allow_offload=True)",
+    ),
+    _is("distributed.comm.utils:OFFLOAD_THRESHOLD", "int"),
+    _is(
+        "distributed.protocol.core:dumps",
+        "(msg, serializers=None, on_error='message', context=None, "
+        "frame_split_size=None)",
+    ),
+    _is(
+        "distributed.protocol.core:loads",
+        "(frames, deserialize=True, deserializers=None)",
+    ),
+    _is("distributed.protocol.serialize:Serialize", "(data)"),
+    _is("distributed.protocol.serialize:Serialized", "(header, frames)"),
+    _is("distributed.protocol.serialize:ToPickle", "(data)"),
+    _is("distributed.protocol.serialize:Pickled", "(header, frames)"),
+    _is("distributed.protocol.serialize:msgpack_encode_default", "(obj)"),
+    _is("distributed.protocol.serialize:msgpack_decode_default", "(obj)"),
+    _is(
+        "distributed.protocol.serialize:merge_and_deserialize",
+        "(header, frames, deserializers=None)",
+    ),
+    _is("distributed.protocol.pickle:loads", "(x, *, buffers=())"),
+    _is("distributed.protocol.compression:decompress", "(header, frames)"),
+    _is("distributed.protocol.utils:msgpack_opts", "dict"),
+    Relies("distributed.sizeof:safe_sizeof", takes=("obj", "default_size")),
+    Relies("distributed.utils:nbytes", takes=("frame",)),
+    Relies("distributed.utils:offload", takes=("func", "args", "kwargs")),
+)
+
+HOOKS: dict[str, tuple[Relies, ...]] = {
+    "transport": _COMM + _MESSAGES,
     "config": (
         Relies("dask.config:get", takes=("key",)),
         Relies("dask.config:set", takes=("arg",)),
@@ -177,7 +196,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "(self, n_workers=-1)",
             "(self)",  # before 2025.4
         ),
-        Relies("distributed.client:Client.scheduler_info", takes=("self",)),
+        _is("distributed.client:Client.scheduler_info"),
     ),
 }
 

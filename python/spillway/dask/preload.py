@@ -23,25 +23,19 @@ _ROLES = (
     (Client, "client"),
 )
 
-_addresses: dict[Any, str] = {}
-"""By server: a server that has closed cannot always say where it was."""
-
 
 async def dask_setup(server: Any) -> None:
     """Install what a single server or client gets, once it is there."""
     role = _role(server)
     in_force.roles.add(role)
-    _addresses[server] = _address(server, role)
     await enter(server, role)
     process_stats.start_writing(server, role)
 
 
 async def dask_teardown(server: Any) -> None:
-    """Leave the last figures, and the server."""
+    """Leave the server, and its last figures."""
     leave(server)
-    address = _addresses.pop(server, None)
-    if address is not None:
-        process_stats.write(_role(server), address)
+    process_stats.stop_writing(server, _role(server))
 
 
 def _role(server: Any) -> str:
@@ -49,10 +43,6 @@ def _role(server: Any) -> str:
         if isinstance(server, kind):
             return role
     return type(server).__name__.lower()
-
-
-def _address(server: Any, role: str) -> str:
-    return server.id if role == "client" else server.address
 
 
 def _enable_whatever_happens() -> None:

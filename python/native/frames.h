@@ -1,0 +1,16 @@
+/* Messages between Python and C: a list of frames and a payload. */
+#ifndef SPW_NATIVE_FRAMES_H
+#define SPW_NATIVE_FRAMES_H
+
+#include "module_state.h"
+
+/* Wrap the objects of a list, without copying those that are contiguous. The payload
+ * keeps them referenced and exported; it must be freed with the GIL held.
+ * Returns: a payload of the caller's, NULL with an exception set. */
+spw_payload *payload_from_frames(module_state *state, PyObject *frames);
+
+/* The frames of a received payload, which stays the caller's.
+ * Returns: a new list, NULL with an exception set. */
+PyObject *frames_from_payload(module_state *state, const spw_payload *payload);
+
+#endif

@@ -1,0 +1,12 @@
+/* Converters for PyArg_Parse ("O&"): its own formats wrap around silently. */
+#ifndef SPW_NATIVE_INTEGER_ARGUMENTS_H
+#define SPW_NATIVE_INTEGER_ARGUMENTS_H
+
+#include "module_state.h"
+
+/* A TCP port, 0 to 65535, into a uint16_t. */
+int port_argument(PyObject *value, void *ret_port);
+/* A time, 0 to 2^32 - 1 milliseconds, into a uint32_t. */
+int milliseconds_argument(PyObject *value, void *ret_milliseconds);
+
+#endif

@@ -1,0 +1,133 @@
+/* Listener. Every call is short and keeps the GIL. Not tracked by the garbage
+ * collector: it refers to no Python object but its type. */
+#include "listener_type.h"
+
+#include "connection_type.h"
+#include "integer_arguments.h"
+#include "raise_status.h"
+
+typedef struct listener_object {
+    PyObject_HEAD spw_listener *listener; /* NULL once closed */
+} listener_object;
+
+static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"host", "port", "backlog", NULL};
+    module_state *state = PyType_GetModuleState(type);
+    const char *host;
+    uint16_t port;
+    int backlog;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sO&i:Listener", names, &host,
+                                     port_argument, &port, &backlog))
+        return NULL;
+    spw_listener *listener;
+    spw_error error;
+    if (spw_listener_start(state->context, host, port, backlog, &listener, &error) !=
+        SPW_STATUS_OK)
+        return raise_status(state, &error);
+    listener_object *self = PyObject_New(listener_object, type);
+    if (self == NULL) {
+        spw_listener_free(listener);
+        return NULL;
+    }
+    self->listener = listener;
+    return (PyObject *)self;
+}
+
+static void listener_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    spw_listener_free(((listener_object *)self)->listener);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* Returns: the open listener, NULL with an exception set. */
+static spw_listener *opened(PyObject *self)
+{
+    spw_listener *listener = ((listener_object *)self)->listener;
+    if (listener == NULL) {
+        spw_error error = {.status = SPW_STATUS_CLOSED,
+                           .message = "the listener is closed"};
+        raise_status(module_state_of(self), &error);
+    }
+    return listener;
+}
+
+static PyObject *listener_fileno(PyObject *self, PyObject *ignored)
+{
+    (void)ignored;
+    spw_listener *listener = ((listener_object *)self)->listener;
+    return PyLong_FromLong(listener == NULL ? -1 : spw_listener_descriptor(listener));
+}
+
+static PyObject *listener_local(PyObject *self, PyObject *ignored)
+{
+    (void)ignored;
+    spw_listener *listener = opened(self);
+    if (listener == NULL)
+        return NULL;
+    const char *host;
+    uint16_t port;
+    spw_listener_local(listener, &host, &port);
+    return Py_BuildValue("(sH)", host, port);
+}
+
+static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"user_timeout_ms", NULL};
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:accept", names,
+                                     milliseconds_argument, &options.user_timeout_ms))
+        return NULL;
+    spw_listener *listener = opened(self);
+    if (listener == NULL)
+        return NULL;
+    module_state *state = module_state_of(self);
+    spw_connection *connection;
+    spw_error error;
+    spw_status status = spw_listener_accept(listener, &options, &connection, &error);
+    if (status == SPW_STATUS_AGAIN)
+        Py_RETURN_NONE;
+    if (status != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    return connection_wrap(state, connection);
+}
+
+static PyObject *listener_close(PyObject *self, PyObject *ignored)
+{
+    (void)ignored;
+    spw_listener_free(((listener_object *)self)->listener);
+    ((listener_object *)self)->listener = NULL;
+    Py_RETURN_NONE;
+}
+
+PyTypeObject *listener_type_create(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"fileno", listener_fileno, METH_NOARGS,
+         "The descriptor to watch; -1 once closed."},
+        {"local", listener_local, METH_NOARGS, "The bound host and port."},
+        {"accept", (PyCFunction)(void (*)(void))listener_accept,
+         METH_VARARGS | METH_KEYWORDS,
+         "accept(user_timeout_ms)\n--\n\n"
+         "The next connection, or None when none waits."},
+        {"close", listener_close, METH_NOARGS, "Stop listening."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "Listener(host, port, backlog)\n--\n\n"
+                    "Accepts connections on one numeric address."},
+        {Py_tp_new, listener_new},
+        {Py_tp_dealloc, listener_dealloc},
+        {Py_tp_methods, methods},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "spillway._native.Listener",
+        .basicsize = sizeof(listener_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+        .slots = slots,
+    };
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}

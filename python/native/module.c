@@ -1,0 +1,129 @@
+/* The module spillway._native: multi-phase, with all state in the module, so that
+ * several interpreters (and a reload) each have a budget and a context of their own. */
+#include "module_state.h"
+
+#include "buffer_type.h"
+#include "connection_type.h"
+#include "decompress.h"
+#include "listener_type.h"
+#include "native_figures.h"
+#include "raise_status.h"
+
+static PyObject *native_version(PyObject *module, PyObject *ignored)
+{
+    (void)module;
+    (void)ignored;
+    return PyUnicode_FromString(spw_version());
+}
+
+static int add_context(module_state *state)
+{
+    spw_error error;
+    spw_status status = spw_budget_create(0, &state->budget, &error);
+    if (status == SPW_STATUS_OK) {
+        spw_context_options options = SPW_CONTEXT_OPTIONS_INIT;
+        options.budget = state->budget;
+        status = spw_context_create(&options, &state->context, &error);
+    }
+    if (status == SPW_STATUS_OK)
+        return 0;
+    raise_status(state, &error);
+    return -1;
+}
+
+static int add_types(PyObject *module, module_state *state)
+{
+    state->buffer_type = buffer_type_create(module);
+    if (state->buffer_type == NULL || PyModule_AddType(module, state->buffer_type) < 0)
+        return -1;
+    state->connection_type = connection_type_create(module);
+    if (state->connection_type == NULL ||
+        PyModule_AddType(module, state->connection_type) < 0)
+        return -1;
+    state->listener_type = listener_type_create(module);
+    if (state->listener_type == NULL ||
+        PyModule_AddType(module, state->listener_type) < 0)
+        return -1;
+    return 0;
+}
+
+static int module_exec(PyObject *module)
+{
+    module_state *state = PyModule_GetState(module);
+    state->name_status = PyUnicode_InternFromString("status");
+    if (state->name_status == NULL)
+        return -1;
+    state->error_type = spillway_error_create();
+    if (state->error_type == NULL ||
+        PyModule_AddObjectRef(module, "SpillwayError", state->error_type) < 0)
+        return -1;
+    if (add_context(state) < 0)
+        return -1;
+    return add_types(module, state);
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    module_state *state = PyModule_GetState(module);
+    Py_VISIT(state->buffer_type);
+    Py_VISIT(state->connection_type);
+    Py_VISIT(state->listener_type);
+    Py_VISIT(state->error_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    module_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->buffer_type);
+    Py_CLEAR(state->connection_type);
+    Py_CLEAR(state->listener_type);
+    Py_CLEAR(state->error_type);
+    Py_CLEAR(state->name_status);
+    return 0;
+}
+
+/* Runs after the last instance is gone: each holds its type, which holds the module,
+ * and the collector does not look through instances (none is tracked). So nothing of
+ * the context is left that could charge the budget. */
+static void module_free(void *object)
+{
+    PyObject *module = object;
+    module_state *state = PyModule_GetState(module);
+    module_clear(module);
+    spw_context_unref(state->context);
+    spw_budget_free(state->budget);
+}
+
+/* Its name is the ABI's; no header of ours declares it. */
+PyMODINIT_FUNC PyInit__native(void);
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    static PyMethodDef functions[] = {
+        {"decompress", (PyCFunction)(void (*)(void))native_decompress,
+         METH_VARARGS | METH_KEYWORDS,
+         "decompress(codec, frames)\n--\n\n"
+         "Decompress the shards of one buffer side by side into one aligned Buffer."},
+        {"figures", native_figures, METH_NOARGS,
+         "What this process moved and holds, in counts and bytes."},
+        {"version", native_version, METH_NOARGS, "The version of the C library."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_exec, module_exec},
+        {0, NULL},
+    };
+    static PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "spillway._native",
+        .m_doc = "The C library as Python sees it.",
+        .m_size = sizeof(module_state),
+        .m_methods = functions,
+        .m_slots = slots,
+        .m_traverse = module_traverse,
+        .m_clear = module_clear,
+        .m_free = module_free,
+    };
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,109 @@
+"""The manifest against the installed Dask, and against a Dask that has changed."""
+
+import pkgutil
+
+import distributed
+import pytest
+from distributed.comm.registry import backends
+from packaging.version import Version
+from spillway import in_force, stats
+from spillway.dask import enable, manifest
+
+OBJECTS = [
+    pytest.param(hook, relies, id=f"{hook}-{relies.path}")
+    for hook, entries in manifest.HOOKS.items()
+    for relies in entries
+]
+
+# For each hook an object that no other hook relies on.
+OWN_OBJECT = {
+    "transport": "distributed.comm.tcp:BaseTCPBackend.get_listener",
+    "config": "dask.config:set",
+    "preloads": "distributed.preloading:process_preloads",
+    "worker_info": "distributed.worker:Worker.get_startup_information",
+    "client_check": "distributed.scheduler:Scheduler.identity",
+}
+
+
+def holder_and_name(path):
+    module, _, names = path.partition(":")
+    *holders, name = names.split(".")
+    return pkgutil.resolve_name(f"{module}:{'.'.join(holders)}"), name
+
+
+def changed(self, in_a_way, that_we_do_not, know):
+    raise AssertionError("a hook that does not match must not be used")
+
+
+def spillway_warnings(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("hook", manifest.HOOKS)
+def test_installed_dask_matches(hook):
+    assert manifest.mismatch(hook) is None
+
+
+@pytest.mark.parametrize("hook, relies", OBJECTS)
+def test_missing_object_is_named(hook, relies, monkeypatch):
+    holder, name = holder_and_name(relies.path)
+    monkeypatch.delattr(holder, name)
+    if hasattr(holder, name):  # inherited: the class still answers to the name
+        monkeypatch.setattr(holder, name, changed, raising=False)
+        assert relies.path in manifest.mismatch(hook)
+    else:
+        assert "is missing" in manifest.mismatch(hook)
+
+
+@pytest.mark.parametrize(
+    "hook, relies",
+    [case for case in OBJECTS if case.values[1].signatures or case.values[1].takes],
+)
+def test_changed_signature_is_named(hook, relies, monkeypatch):
+    holder, name = holder_and_name(relies.path)
+    monkeypatch.setattr(holder, name, changed)
+    assert relies.mismatch().startswith(relies.path)
+    assert manifest.mismatch(hook) is not None
+
+
+def test_new_abstract_method_is_a_mismatch(monkeypatch):
+    methods = distributed.comm.core.Comm.__abstractmethods__ | {"write_later"}
+    monkeypatch.setattr(distributed.comm.core.Comm, "__abstractmethods__", methods)
+    assert "write_later" in manifest.mismatch("transport")
+
+
+@pytest.mark.parametrize("broken", manifest.HOOKS)
+def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
+    stock_tcp = backends["tcp"]
+    with monkeypatch.context() as patch:
+        patch.setattr(*holder_and_name(OWN_OBJECT[broken]), changed)
+        stock_process_preloads = distributed.preloading.process_preloads
+        enable()
+        assert (backends["tcp"] is stock_tcp) == (broken == "transport")
+        assert (distributed.preloading.process_preloads is stock_process_preloads) == (
+            broken == "preloads"
+        )
+    hooks = stats()["hooks"]
+    reason = hooks.pop(broken).removeprefix("off: ")
+    assert set(hooks.values()) == {in_force.ON}
+    (warning,) = spillway_warnings(caplog)
+    assert f"hook {broken} " in warning
+    assert warning.endswith(reason)
+    assert reason.startswith(OWN_OBJECT[broken])
+    assert "that_we_do_not" in reason or "does not take" in reason
+
+
+@pytest.mark.parametrize("version", ["2024.12.1", "2026.8.1", "2031.1.0+4.g12ab"])
+def test_unknown_version_that_matches_is_on_with_a_notice(version, monkeypatch, caplog):
+    monkeypatch.setattr(distributed, "__version__", version)
+    enable()
+    assert set(stats()["hooks"].values()) == {in_force.ON}
+    (notice,) = spillway_warnings(caplog)
+    assert version in notice
+    assert "\n" not in notice
+
+
+def test_known_version_is_on_without_a_notice(caplog):
+    assert manifest.OLDEST <= Version(distributed.__version__) <= manifest.NEWEST
+    enable()
+    assert spillway_warnings(caplog) == []

@@ -1,0 +1,125 @@
+"""stats(): in any process, in plain types."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import distributed
+import pytest
+import spillway
+from spillway import in_force, stats
+from spillway.dask import disable, enable
+
+PLAIN = (str, int, bool, type(None))
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            assert type(key) is str
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def test_has_every_figure_in_plain_types():
+    enable()
+    got = stats()
+    assert list(got) == [
+        "version",
+        "pid",
+        "role",
+        "parts",
+        "hooks",
+        "messages",
+        "bytes",
+        "copies",
+        "connections",
+        "budget",
+        "peak_rss_bytes",
+    ]
+    assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
+    assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
+    assert set(got["connections"]) == {"opened", "closed", "failed"}
+    assert {"held", "queued", "in_flight", "peak", "limit"} <= set(got["budget"])
+    assert got["pid"] == os.getpid()
+    assert got["peak_rss_bytes"] > 10 * 2**20
+
+
+def test_is_pickled_by_name():
+    assert len(pickle.dumps(stats)) < 60
+    assert pickle.loads(pickle.dumps(stats)) is stats
+
+
+def test_version_is_the_projects():
+    from spillway import _native
+
+    assert spillway.__version__ == _native.version() == stats()["version"]
+
+
+def test_says_why_nothing_is_on():
+    assert stats()["hooks"] == {}
+    disable()
+    enable()
+    assert stats()["parts"]["transport"] == {"on": True, "why_off": None}
+    disable()
+    assert stats()["parts"]["transport"]["why_off"] == (
+        "spillway.dask.disable() was called in this process"
+    )
+
+
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_needs_neither_dask_nor_enable():
+    out = run_python(
+        "import sys, spillway; got = spillway.stats();"
+        "print(got['parts']['transport']['why_off']); print(got['messages']);"
+        "print('distributed' in sys.modules or 'dask' in sys.modules)"
+    )
+    assert out.splitlines() == [
+        "spillway.dask.enable() was not called in this process",
+        "{'sent': 0, 'received': 0}",
+        "False",
+    ]
+
+
+def test_without_the_c_library_gives_zeros_and_the_reason():
+    out = run_python(
+        "import sys; sys.modules['spillway._native'] = None;"
+        "import spillway; got = spillway.stats();"
+        "print(got['parts']['transport']['why_off'][:34]); print(got['bytes'])"
+    )
+    assert out.splitlines() == [
+        "the C library cannot be loaded: im",
+        "{'sent': 0, 'received': 0}",
+    ]
+
+
+@pytest.mark.timeout(60)
+async def test_client_run_collects_it_from_every_worker():
+    enable()
+    async with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", asynchronous=True
+        ) as cluster,
+        distributed.Client(cluster, asynchronous=True) as client,
+    ):
+        by_worker = await client.run(stats)
+        on_scheduler = await client.run_on_scheduler(stats)
+    assert len({got["pid"] for got in by_worker.values()}) == 2
+    for got in by_worker.values():
+        assert got["role"] == "worker"
+        assert got["parts"]["transport"]["on"]
+        assert set(got["hooks"].values()) == {in_force.ON}
+        assert got["messages"]["sent"] > 0
+        assert got["messages"]["received"] > 0
+        assert got["bytes"]["sent"] > got["messages"]["sent"]
+        assert got["connections"]["opened"] > 0
+    assert on_scheduler["pid"] == os.getpid()
+    assert set(on_scheduler["role"].split("+")) >= {"scheduler", "nanny", "client"}
+    assert on_scheduler["messages"]["received"] > 0

@@ -1,0 +1,177 @@
+/* The receiving half of a connection. Bodies are read straight to where they stay; only
+ * what comes together with an earlier piece passes through the read-ahead. */
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "context/allocate.h"
+#include "context/error.h"
+#include "context/figures.h"
+#include "transport/connection_state.h"
+
+/* A body's rest below this is cheaper copied than named in a vectored read. */
+static const size_t DIRECT_FROM_BYTES = 4096;
+static const size_t DIRECT_MAX_BYTES = (size_t)1 << 30;
+
+static bool has_read_ahead(const spw_connection *connection)
+{
+    return connection->ahead.start < connection->ahead.end;
+}
+
+static void take_whole(spw_connection *connection)
+{
+    if (!spw__message_reader_is_whole(connection->reader))
+        return;
+    connection->ready = spw__message_reader_take(connection->reader);
+    connection->is_wanted = false;
+    spw__count(connection->context, SPW__FIGURE_MESSAGES_RECEIVED, 1);
+}
+
+/* Parse the read-ahead until a message is ready or nothing is left. */
+static spw_status parse(spw_connection *connection, spw_error *error)
+{
+    read_ahead *ahead = &connection->ahead;
+    size_t consumed;
+    spw_status status =
+        spw__message_reader_feed(connection->reader, ahead->data + ahead->start,
+                                 ahead->end - ahead->start, &consumed, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    ahead->start += consumed;
+    spw_context_count_copy(connection->context, SPW_COPY_READ_AHEAD, consumed);
+    take_whole(connection);
+    return SPW_STATUS_OK;
+}
+
+static spw_status tell_peer_closed(const spw_connection *connection, spw_error *error)
+{
+    char peer[SPW__ADDRESS_TEXT_BYTES];
+    spw__address_text(&connection->stream.peer, peer);
+    if (spw__message_reader_is_idle(connection->reader))
+        return spw__error_set(error, SPW_STATUS_PEER_CLOSED, 0,
+                              "%s closed the connection", peer);
+    return spw__error_set(
+        error, SPW_STATUS_TRUNCATED, 0,
+        "%s closed the connection in the middle of a message of which "
+        "at least %" PRIu64 " bytes are missing",
+        peer, spw__message_reader_missing(connection->reader));
+}
+
+/* Where one system call reads to: the body under way, if it is worth it, and then the
+ * read-ahead. Returns: how many pieces. */
+static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
+                        size_t *ret_given)
+{
+    size_t count = 0, given = 0, size;
+    void *direct = spw__message_reader_direct(connection->reader, &size);
+    if (size >= DIRECT_FROM_BYTES) {
+        given = size < DIRECT_MAX_BYTES ? size : DIRECT_MAX_BYTES;
+        pieces[count++] = (struct iovec){direct, given};
+    }
+    pieces[count++] = (struct iovec){connection->ahead.data, SPW__READ_AHEAD_BYTES};
+    *ret_given = given + SPW__READ_AHEAD_BYTES;
+    return count;
+}
+
+/* One system call, and what follows from it. Only when nothing is ready or read ahead.
+ * Errors: AGAIN, why the connection has ended. */
+static spw_status read_once(spw_connection *connection, spw_error *error)
+{
+    read_ahead *ahead = &connection->ahead;
+    if (ahead->data == NULL)
+        ahead->data = spw__allocate(connection->context, SPW__READ_AHEAD_BYTES,
+                                    _Alignof(max_align_t));
+    if (ahead->data == NULL)
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory to receive from %s", connection->peer_host);
+    struct iovec pieces[2];
+    size_t given, received;
+    size_t count = plan_read(connection, pieces, &given);
+    spw_status status =
+        spw__stream_tcp_receive(&connection->stream, pieces, count, &received, error);
+    connection->is_drained = status != SPW_STATUS_OK || received < given;
+    if (status == SPW_STATUS_PEER_CLOSED)
+        return tell_peer_closed(connection, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
+    size_t direct = given - SPW__READ_AHEAD_BYTES;
+    if (direct > received)
+        direct = received;
+    ahead->start = 0;
+    ahead->end = received - direct;
+    if (direct > 0) {
+        status = spw__message_reader_advance(connection->reader, direct, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        take_whole(connection);
+    }
+    /* What nobody waits for stays unparsed, and so no memory is taken for its body. */
+    if (connection->ready == NULL && connection->is_wanted &&
+        has_read_ahead(connection))
+        status = parse(connection, error);
+    return status;
+}
+
+/* The stream is lost in the middle of something: nothing read ahead means anything. */
+static void fail(spw_connection *connection, const spw_error *why)
+{
+    if (connection->phase != CONNECTION_ENDED)
+        spw__connection_end(connection, why);
+    spw__connection_stop_reading(connection);
+}
+
+spw_status spw_connection_on_readable(spw_connection *connection)
+{
+    if (connection->phase == CONNECTION_CONNECTING)
+        return SPW_STATUS_AGAIN;
+    if (connection->phase == CONNECTION_ENDED)
+        return SPW_STATUS_OK;
+    while (connection->ready == NULL && !has_read_ahead(connection)) {
+        spw_error why;
+        spw_status status = read_once(connection, &why);
+        if (status == SPW_STATUS_AGAIN)
+            return SPW_STATUS_AGAIN;
+        if (status != SPW_STATUS_OK) {
+            fail(connection, &why);
+            return SPW_STATUS_OK;
+        }
+        if (connection->is_drained)
+            break;
+    }
+    bool has_news = connection->ready != NULL || has_read_ahead(connection);
+    return has_news ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
+}
+
+spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_payload,
+                                  spw_error *error)
+{
+    spw_error why;
+    spw_status status = SPW_STATUS_OK;
+    if (connection->ready == NULL && has_read_ahead(connection))
+        status = parse(connection, &why);
+    /* The last read was filled to the brim: most likely there is more. */
+    if (connection->ready == NULL && status == SPW_STATUS_OK &&
+        connection->phase == CONNECTION_OPEN && !connection->is_drained) {
+        connection->is_wanted = true;
+        status = read_once(connection, &why);
+    }
+    if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
+        fail(connection, &why);
+    if (connection->ready != NULL) {
+        *ret_payload = connection->ready;
+        connection->ready = NULL;
+        return SPW_STATUS_OK;
+    }
+    if (connection->phase == CONNECTION_ENDED) {
+        spw__connection_stop_reading(connection);
+        return spw__connection_tell_end(connection, error);
+    }
+    connection->is_wanted = true;
+    return SPW_STATUS_AGAIN;
+}
+
+uint64_t spw_connection_missing_bytes(const spw_connection *connection)
+{
+    return connection->reader != NULL ? spw__message_reader_missing(connection->reader)
+                                      : 0;
+}

@@ -1,0 +1,138 @@
+/* The sending half of a connection. */
+#include "context/error.h"
+#include "context/figures.h"
+#include "transport/connection_state.h"
+
+/* A message up to this size is given to the socket without a charge: most are taken
+ * whole, and a worker whose budget is full must still be able to say so. */
+static const uint64_t SEND_FIRST_BYTES = 64 * 1024;
+/* One call sends no more than this, so that the caller's loop gets its turn even while
+ * the peer takes everything. */
+static const size_t SEND_TURN_BYTES = (size_t)64 << 20;
+
+/* One system call. Returns: in ret_given what it was given, in ret_sent what it took,
+ * which may be nothing. Errors: of the stream. */
+static spw_status send_pieces(spw_connection *connection, const struct iovec *pieces,
+                              size_t count, size_t *ret_given, size_t *ret_sent,
+                              spw_error *error)
+{
+    size_t given = 0;
+    for (size_t i = 0; i < count; i++)
+        given += pieces[i].iov_len;
+    size_t sent = 0;
+    spw_status status =
+        spw__stream_tcp_send(&connection->stream, pieces, count, &sent, error);
+    if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
+        return status;
+    spw__count(connection->context, SPW__FIGURE_BYTES_SENT, sent);
+    *ret_given = given;
+    *ret_sent = sent;
+    return SPW_STATUS_OK;
+}
+
+/* Send from the queue until it is empty, the socket is full, or the turn is over. */
+static spw_status send_queued(spw_connection *connection, spw_error *error)
+{
+    struct iovec pieces[SPW__SOCKET_PIECES_MAX];
+    size_t turn = SEND_TURN_BYTES;
+    while (connection->queue.head != NULL && turn > 0) {
+        size_t given, sent;
+        size_t count = spw__send_queue_pieces(&connection->queue, pieces,
+                                              SPW__SOCKET_PIECES_MAX, turn);
+        spw_status status =
+            send_pieces(connection, pieces, count, &given, &sent, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        size_t whole = spw__send_queue_advance(&connection->queue, sent);
+        spw__count(connection->context, SPW__FIGURE_MESSAGES_SENT, whole);
+        if (sent < given)
+            break;
+        turn -= sent;
+    }
+    return SPW_STATUS_OK;
+}
+
+/* Give a small message to the socket at once; what it leaves is queued. */
+static spw_status send_first(spw_connection *connection, spw__message_writer *writer,
+                             spw_error *error)
+{
+    struct iovec pieces[SPW__SOCKET_PIECES_MAX];
+    size_t given, sent;
+    size_t count = spw__message_writer_pieces(writer, pieces, SPW__SOCKET_PIECES_MAX,
+                                              SPW__SOCKET_BYTES_MAX);
+    spw_status status = send_pieces(connection, pieces, count, &given, &sent, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw__message_writer_advance(writer, sent);
+    if (spw__message_writer_unsent(writer) > 0)
+        return spw__send_queue_push(&connection->queue, writer, error);
+    spw__send_queue_retire(&connection->queue, writer);
+    spw__count(connection->context, SPW__FIGURE_MESSAGES_SENT, 1);
+    return SPW_STATUS_OK;
+}
+
+/* The message failed and its payload stays the caller's. The connection survives only
+ * when the budget refused a message of which nothing had been sent. */
+static spw_status refuse(spw_connection *connection, spw__message_writer *writer,
+                         const spw_error *why, spw_error *error)
+{
+    bool is_cut =
+        spw__message_writer_unsent(writer) < spw__message_writer_total(writer);
+    bool is_queued = connection->queue.tail == writer;
+    (void)spw__message_writer_give_back(writer);
+    if (!is_queued)
+        spw__message_writer_free(writer);
+    if (why->status != SPW_STATUS_LIMIT_EXCEEDED || is_cut)
+        spw__connection_end(connection, why);
+    if (error != NULL)
+        *error = *why;
+    return why->status;
+}
+
+spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
+                               uint64_t *ret_bytes, spw_error *error)
+{
+    if (connection->phase == CONNECTION_ENDED)
+        return spw__connection_tell_end(connection, error);
+    spw__message_writer *writer;
+    spw_status status =
+        spw__message_writer_create(connection->context, payload, &writer, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_error why;
+    uint64_t total = spw__message_writer_total(writer);
+    bool is_next =
+        connection->phase == CONNECTION_OPEN && connection->queue.head == NULL;
+    if (is_next && total <= SEND_FIRST_BYTES) {
+        status = send_first(connection, writer, &why);
+    } else {
+        status = spw__send_queue_push(&connection->queue, writer, &why);
+        if (status == SPW_STATUS_OK && is_next)
+            status = send_queued(connection, &why);
+    }
+    if (status != SPW_STATUS_OK)
+        return refuse(connection, writer, &why, error);
+    *ret_bytes = total;
+    return SPW_STATUS_OK;
+}
+
+spw_status spw_connection_on_writable(spw_connection *connection, spw_error *error)
+{
+    spw_error why;
+    spw_status status = SPW_STATUS_OK;
+    if (connection->phase == CONNECTION_ENDED)
+        return spw__connection_tell_end(connection, error);
+    if (connection->phase == CONNECTION_CONNECTING) {
+        status = spw__stream_tcp_finish_connect(&connection->stream, &why);
+        if (status == SPW_STATUS_AGAIN)
+            return SPW_STATUS_OK;
+        if (status == SPW_STATUS_OK)
+            connection->phase = CONNECTION_OPEN;
+    }
+    if (status == SPW_STATUS_OK)
+        status = send_queued(connection, &why);
+    if (status == SPW_STATUS_OK)
+        return SPW_STATUS_OK;
+    spw__connection_end(connection, &why);
+    return spw__connection_tell_end(connection, error);
+}

@@ -1,0 +1,27 @@
+/* A context for tests: a budget of its own and an allocator that counts what is live
+ * and can refuse one allocation. */
+#ifndef TEST_COUNTED_CONTEXT_H
+#define TEST_COUNTED_CONTEXT_H
+
+#include "spillway/context.h"
+
+typedef struct counted_context {
+    spw_context *context;
+    spw_budget *budget;
+    size_t live_allocations;
+    size_t calls;   /* allocations asked for since fail_at was set */
+    size_t fail_at; /* the call that is refused; 0: none */
+} counted_context;
+
+/* Zero means no limit. */
+void counted_context_open(counted_context *counted, uint64_t bytes_per_message,
+                          uint64_t budget_bytes);
+/* Fails the test unless everything made from the context is gone and uncharged. */
+void counted_context_close(counted_context *counted);
+
+/* Refuse the n-th allocation from now on (0: none). */
+void counted_context_fail_at(counted_context *counted, size_t n);
+/* Fails the test unless nothing is charged. */
+void counted_context_check_uncharged(const counted_context *counted);
+
+#endif

@@ -33,7 +33,7 @@ def show(processes: list[Figures], console: Console) -> None:
     for process in own:
         reason = why_nothing(process)
         if reason is not None:
-            console.print(f"{_name(process)} moved nothing: {reason}", markup=False)
+            console.print(f"{_name(process)} moved nothing: {reason}", soft_wrap=True)
     if foreign:
         _show_reach(foreign, console)
 
@@ -46,7 +46,7 @@ def _show_reach(foreign: list[Figures], console: Console) -> None:
     )
     for process in foreign:
         if "problem" in process:
-            console.print(f"{_name(process)}: {process['problem']}", markup=False)
+            console.print(f"{_name(process)}: {process['problem']}", soft_wrap=True)
 
 
 def faults(processes: list[Figures]) -> list[str]:

@@ -37,7 +37,7 @@ MOVED = {
 
 def shown(*processes):
     text = io.StringIO()
-    run_report.show(list(processes), Console(file=text, width=80))
+    run_report.show(list(processes), Console(file=text, width=80, markup=False))
     return text.getvalue()
 
 

@@ -15,7 +15,9 @@ class Buffer:
     bytes, one dimension, on a 64-byte boundary."""
 
 class Connection:
-    """Whole messages in both directions over one TCP stream. No call blocks."""
+    """Whole messages in both directions over one TCP stream. No call blocks. One call
+    at a time: a second one, from another thread or from a frame's finalizer, raises
+    RuntimeError, except `close`."""
 
     @staticmethod
     def connect(host: str, port: int, user_timeout_ms: int) -> Connection:
@@ -43,7 +45,9 @@ class Connection:
         """Read what is there. True: call `receive` again."""
     def on_writable(self) -> None:
         """Finish connecting, or send from the queue."""
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close at once and release every frame. While another call is under way, the
+        connection says that it is closed and is closed when that call ends."""
 
 class Listener:
     """Accepts connections on one numeric address."""

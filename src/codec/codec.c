@@ -69,7 +69,7 @@ static spw_status claimed_size(const spw__codec_ops *ops, const void *data, size
                               "a %s frame does not say how many bytes it holds; "
                               "it can be expanded",
                               ops->name);
-    uint64_t plain_size;
+    uint64_t plain_size = 0;
     spw_status status = ops->plain_size(data, size, &plain_size, error);
     if (status == SPW_STATUS_OK)
         status = check_ratio(ops, size, plain_size, error);
@@ -154,7 +154,7 @@ spw_status spw_codec_expand(spw_context *context, spw_codec_id codec, const void
     spw_status status = find(codec, size, &ops, error);
     if (status != SPW_STATUS_OK)
         return status;
-    uint64_t plain_size;
+    uint64_t plain_size = 0;
     status = claimed_size(ops, data, size, &plain_size, error);
     if (status == SPW_STATUS_OK)
         return expand_claimed(context, ops, data, size, plain_size, charge, ret_buffer,

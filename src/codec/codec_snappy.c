@@ -24,7 +24,7 @@ static spw_status plain_size(const void *data, size_t size, uint64_t *ret_plain_
 static spw_status decompress(const void *data, size_t size, void *out, size_t out_size,
                              spw_error *error)
 {
-    uint64_t claimed;
+    uint64_t claimed = 0;
     spw_status status = plain_size(data, size, &claimed, error);
     if (status != SPW_STATUS_OK)
         return status;

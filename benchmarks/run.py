@@ -1,0 +1,187 @@
+"""Measure Spillway against stock Dask, in pairs, and write what was found.
+
+    python benchmarks/run.py [ROW ...] [--rounds 7] [--stock-python PYTHON]
+
+Each round runs a row's program once on stock and once on Spillway, in turn, the first
+of the two alternating. Stock runs in an environment of its own in which Spillway cannot
+be imported; it is made under build/ with the same pins unless --stock-python names one.
+All rounds are added to benchmarks/results/ROW.json, none is dropped, and the table in
+docs/benchmarks.md is written from those files.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+RESULTS = HERE / "results"
+TABLE = ROOT / "docs" / "benchmarks.md"
+DISTRIBUTED = "2026.8.0"
+
+HIGHER, LOWER = "at least", "at most"
+
+# Row: program with arguments; metric: which way, bar, aim. Ratios are Spillway's figure
+# over stock's, except "absolute" ones, which are Spillway's figure itself.
+SIZE_BARS = {
+    f"{size}_bytes_per_s": (HIGHER, 0.95, None)
+    for size in (0, 1 << 10, 1 << 16, 1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30)
+}
+ROWS = {
+    "small_messages": (
+        ["small_messages.py"],
+        {
+            "round_trips_per_s": (HIGHER, 1.8, 2.2),
+            "one_way_per_s": (HIGHER, 1.6, 1.9),
+        },
+    ),
+    "sizes_dropped": (["sizes.py", "--mode", "dropped"], SIZE_BARS),
+    "sizes_kept": (["sizes.py", "--mode", "kept"], SIZE_BARS),
+    "receiver_memory": (
+        ["receiver_memory.py"],
+        {"peak_over_payload": (LOWER + " (absolute)", 1.02, None)},
+    ),
+    "cpu_per_gb": (["cpu_per_gb.py"], {"cpu_s_per_gb": (LOWER, 1.0, 0.6)}),
+}
+
+
+def stock_environment() -> pathlib.Path:
+    """The python of an environment with the pins of ours, without Spillway."""
+    home = ROOT / "build" / "bench-stock"
+    python = home / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        subprocess.run(
+            [
+                *(str(python), "-m", "pip", "install", "--quiet"),
+                *("--constraint", str(ROOT / "constraints" / "newest.txt")),
+                *("distributed", "numpy", "pandas", "pyarrow", "lz4"),
+            ],
+            check=True,
+        )
+    return python
+
+
+def check_environments(stock: pathlib.Path) -> None:
+    """Stock must be the version we measure against, and unable to import Spillway."""
+    ask = "import distributed; print(distributed.__version__)"
+    for python in (stock, pathlib.Path(sys.executable)):
+        found = subprocess.check_output([str(python), "-c", ask], text=True).strip()
+        if found != DISTRIBUTED:
+            sys.exit(f"{python} has distributed {found}, not {DISTRIBUTED}")
+    found = subprocess.run(
+        [str(stock), "-c", "import spillway"], stderr=subprocess.DEVNULL, cwd="/"
+    )
+    if found.returncode == 0:
+        sys.exit(f"{stock} can import spillway, so it is not stock")
+
+
+def once(python: str, program: list[str], plane: str) -> dict:
+    command = [python, str(HERE / program[0]), *program[1:], "--plane", plane]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
+    program, _ = ROWS[row]
+    path = RESULTS / f"{row}.json"
+    kept = json.loads(path.read_text()) if path.exists() else []
+    for _ in range(rounds):
+        pair: dict = {"at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
+        order = ["stock", "spillway"] if len(kept) % 2 == 0 else ["spillway", "stock"]
+        for plane in order:
+            python = str(stock) if plane == "stock" else sys.executable
+            pair[plane] = once(python, program, plane)
+        pair["commit"] = commit()
+        pair["load"] = os.getloadavg()[0]
+        kept.append(pair)
+        RESULTS.mkdir(exist_ok=True)
+        path.write_text(json.dumps(kept, indent=1) + "\n")
+        print(row, len(kept), flush=True)
+
+
+def commit() -> str:
+    asked = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+    )
+    return asked.stdout.strip()
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def table() -> str:
+    lines = [
+        "| row | metric | stock | Spillway | ratio (middle half) "
+        "| pairs | bar | aim | |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row, (_, metrics) in ROWS.items():
+        path = RESULTS / f"{row}.json"
+        if not path.exists():
+            continue
+        pairs = json.loads(path.read_text())
+        for metric, (way, bar, aim) in metrics.items():
+            ours = [pair["spillway"][metric] for pair in pairs]
+            theirs = [pair["stock"][metric] for pair in pairs]
+            if "absolute" in way:
+                ratios = ours
+            else:
+                ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+            low, middle, high = quartiles(ratios)
+            reached = middle >= bar if way == HIGHER else middle <= bar
+            lines.append(
+                f"| {row} | {metric} | {statistics.median(theirs):.4g} "
+                f"| {statistics.median(ours):.4g} "
+                f"| {middle:.3g} ({low:.3g} to {high:.3g}) | {len(pairs)} "
+                f"| {way} {bar} | {aim or ''} | {'reached' if reached else 'MISSED'} |"
+            )
+    return "\n".join(lines)
+
+
+def write_table() -> None:
+    pages = f"""# Benchmarks
+
+Written by `make bench` (benchmarks/run.py) from the rounds in benchmarks/results/, of
+which none is dropped. Each pair is one run on stock distributed {DISTRIBUTED}, in an
+environment of its own, and one on Spillway, in turn; a ratio is Spillway's figure over
+stock's, and a row is reached when the median of the ratios reaches its bar. Sender and
+receiver are two processes on one machine over loopback TCP.
+
+Machine: {os.cpu_count()} virtual cores, {platform.machine()}, Linux
+{platform.release()}, Python {platform.python_version()}, congestion control
+{pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()}.
+
+{table()}
+"""
+    TABLE.write_text(pages)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", choices=[[], *ROWS], default=[])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--stock-python", type=pathlib.Path)
+    arguments = parser.parse_args()
+    stock = arguments.stock_python or stock_environment()
+    check_environments(stock)
+    for row in arguments.rows or ROWS:
+        measure(row, arguments.rounds, stock)
+    write_table()
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # each starts clusters, on a busy machine too
+
 SPILLWAY = [sys.executable, "-m", "spillway"]
 
 CLUSTER = """
@@ -44,7 +46,7 @@ def run(*arguments, command=(*SPILLWAY, "run"), **environment):
         [*command, *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=140,
         env={**os.environ, **environment},
     )
 

@@ -27,7 +27,7 @@ COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOT
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
-HOMELESS = re.compile(r"(utils?|common|misc|helpers?|base)$")
+HOMELESS = re.compile(r"(.*_)?(utils?|common|misc|helpers?|base)$")
 SHARED_NAMES = {"__init__.py", "__main__.py", "conftest.py", "run.sh"}
 """Names that Python, pytest or the command of a folder fix."""
 

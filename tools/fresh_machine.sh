@@ -21,7 +21,9 @@ if [ ! -e "$root/etc/os-release" ]; then
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 if [ -n "${PIP_CERT:-}" ]; then
-    install -D -m 644 "$PIP_CERT" "$root$PIP_CERT"
+    # Not in its place here: there apt may put Debian's own.
+    install -m 644 "$PIP_CERT" "$root/root/pip_cert.crt"
+    export PIP_CERT=/root/pip_cert.crt
 fi
 rm -rf "${root:?}$home"
 git archive --format=tar --prefix="${home#/}/" HEAD | tar -x -C "$root"

@@ -44,7 +44,7 @@ def run(script: str, arguments: tuple[str, ...]) -> None:
         code = _run_python(script, arguments, directory)
         processes = process_stats.collect(directory)
     sys.stdout.flush()
-    run_report.show(processes, Console(stderr=True, highlight=False))
+    run_report.show(processes, Console(stderr=True, highlight=False, markup=False))
     faults = run_report.faults(processes)
     for fault in faults:
         click.echo(f"spillway run: {fault}", err=True)

@@ -1,7 +1,6 @@
 """What `spillway run` says at the end: a table of what each process moved, and which
 process of the script's own cluster moved nothing though nothing speaks for that."""
 
-from collections import Counter
 from typing import Any
 
 from rich import box
@@ -23,19 +22,18 @@ def show(processes: list[Figures], console: Console) -> None:
     if not foreign and not any(map(_runs_dask, own)):
         console.print("Spillway: the script made no distributed cluster and no client.")
         return
-    table = Table(
-        title="What Spillway moved", box=box.SIMPLE_HEAD, title_justify="left"
-    )
-    for name in ("process", "sent", "received", "copied", "peak memory"):
-        table.add_column(name, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True)
+    for name in ("process", "messages", "bytes", "copied, by reason", "peak"):
+        table.add_column(name, overflow="fold", no_wrap=name != "process")
     for process in [*own, *foreign]:
         if "problem" not in process:
-            table.add_row(_name(process), *_cells(process))
+            table.add_row(_name(process, between="\n"), *_cells(process))
+    console.print("What Spillway moved, by process:")
     console.print(table)
     for process in own:
         reason = why_nothing(process)
         if reason is not None:
-            console.print(f"{_name(process)} moved nothing: {reason}", markup=False)
+            console.print(f"{_name(process)} moved nothing: {reason}", soft_wrap=True)
     if foreign:
         _show_reach(foreign, console)
 
@@ -48,7 +46,7 @@ def _show_reach(foreign: list[Figures], console: Console) -> None:
     )
     for process in foreign:
         if "problem" in process:
-            console.print(f"{_name(process)}: {process['problem']}", markup=False)
+            console.print(f"{_name(process)}: {process['problem']}", soft_wrap=True)
 
 
 def faults(processes: list[Figures]) -> list[str]:
@@ -105,33 +103,34 @@ def _all_addresses(process: Figures) -> list[str]:
     ]
 
 
-def _name(process: Figures) -> str:
-    """Such as "worker tcp://10.0.0.1:40001", or with a pid for the script's own."""
-    roles = [
-        role if len(addresses) < 2 else f"{len(addresses)} {role}s"
-        for role, addresses in process["addresses"].items()
-    ]
+def _name(process: Figures, *, between: str = " ") -> str:
+    """Such as "worker tcp://10.0.0.1:40001", or with a pid where addresses differ."""
+    roles = sorted(process["addresses"], key=lambda role: (role != "script", role))
+    counted = (_counted(role, len(process["addresses"][role])) for role in roles)
     addresses = set(_all_addresses(process))
-    where = addresses.pop() if len(addresses) == 1 else f"pid {process['pid']}"
-    return f"{', '.join(roles)} {where}".replace("nannys", "nannies")
+    one = addresses.pop() if len(addresses) == 1 else f"pid {process['pid']}"
+    return f"{', '.join(counted)}{between}{one}"
+
+
+def _counted(role: str, count: int) -> str:
+    plural = "nannies" if role == "nanny" else f"{role}s"
+    return role if count < 2 else f"{count} {plural}"
 
 
 def _cells(process: Figures) -> tuple[str, ...]:
-    directions = (
-        f"{process['messages'][way]:,} messages\n{decimal(process['bytes'][way])}"
-        for way in ("sent", "received")
-    )
-    copies = Counter(
-        {reason: copy["bytes"] for reason, copy in process["copies"].items()}
+    messages, sizes = process["messages"], process["bytes"]
+    by_size = sorted(
+        process["copies"].items(), key=lambda item: item[1]["bytes"], reverse=True
     )
     copied = "\n".join(
-        f"{decimal(size)} {reason.replace('_', ' ')}"
-        for reason, size in copies.most_common()
-        if size
+        f"{decimal(copy['bytes'])} {reason.replace('_', ' ')}"
+        for reason, copy in by_size
+        if copy["bytes"]
     )
     peak = process["peak_rss_bytes"]
     return (
-        *directions,
+        f"{messages['sent']:,} out\n{messages['received']:,} in",
+        f"{decimal(sizes['sent'])} out\n{decimal(sizes['received'])} in",
         copied or "nothing",
         "unknown" if peak is None else decimal(peak),
     )

@@ -11,6 +11,7 @@ import sys
 import types
 
 import dask.config
+import distributed  # noqa: F401  (its defaults join Dask's configuration)
 
 import spillway.dask
 from spillway import process_stats

@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+from distributed.comm.registry import backends
 from spillway import stats
 from spillway.dask import disable
 
@@ -10,6 +11,7 @@ from spillway.dask import disable
 @pytest.fixture(autouse=True)
 def stock_dask(monkeypatch):
     monkeypatch.delenv("SPILLWAY_DISABLE", raising=False)
+    monkeypatch.delitem(backends, "spillway", raising=False)
     disable()
     yield
     disable()

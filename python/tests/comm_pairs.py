@@ -7,15 +7,11 @@ import contextlib
 import socket
 
 from distributed.comm.core import connect, listen
-from distributed.comm.registry import backends
 from spillway.dask.comm import SpillwayBackend
 
 STOCK, OURS = "tcp", "spillway"
 EVERY_PAIR = [(OURS, OURS), (OURS, STOCK), (STOCK, OURS)]
 PATIENCE_S = 30
-
-# Also where the package is used from its source folder, without its entry points.
-backends.setdefault(OURS, SpillwayBackend())
 
 
 @contextlib.asynccontextmanager
@@ -55,6 +51,16 @@ async def comms(near, far, *, connect_options=None, **listen_options):
 async def soon(awaitable):
     """The result, or an error where a test would otherwise hang."""
     return await asyncio.wait_for(awaitable, PATIENCE_S)
+
+
+async def until(condition):
+    """Let the loop turn until something has happened."""
+
+    async def turn():
+        while not condition():
+            await asyncio.sleep(0)
+
+    await soon(turn())
 
 
 async def exchanged(near, far, message, **write_options):

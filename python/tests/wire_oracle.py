@@ -171,9 +171,8 @@ def _buffers(index: int, header: dict[str, Any]) -> list[range]:
 
 
 def first_frames_expected(frames: Sequence[bytes]) -> int:
-    """How many frames of a message without compression our writer puts into the first
-    segment: what decoding consumes, then the first buffer, if what is before it is
-    small beside it."""
+    """How many frames of a message without compression a writer puts into the first
+    segment: what decoding consumes and one buffer, if what is before that is little."""
     kept = [
         buffer
         for value in values(frames)
@@ -182,9 +181,11 @@ def first_frames_expected(frames: Sequence[bytes]) -> int:
     ]
     if not kept:
         return len(frames)
-    before = sum(len(frame) for frame in frames[: kept[0].start])
-    size = sum(len(frames[i]) for i in kept[0])
-    return kept[0].start if before > max(2048, size * 0.05) else kept[0].stop
+    first = kept[0].start
+    before = sum(len(frame) for frame in frames[:first])
+    if before > max(2048, len(frames[first]) * 0.05):
+        return first
+    return kept[1].start if len(kept) > 1 else len(frames)
 
 
 def _consumed(header: dict[str, Any], first: int = 0) -> Iterator[int]:

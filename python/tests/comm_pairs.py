@@ -7,6 +7,7 @@ import contextlib
 import socket
 
 from distributed.comm.core import connect, listen
+from spillway import stats
 from spillway.dask.comm import SpillwayBackend
 
 STOCK, OURS = "tcp", "spillway"
@@ -127,3 +128,9 @@ async def with_raw_peer():
     finally:
         comm.abort()
         peer.close()
+
+
+def charged():
+    """The bytes that the budget has charged now, by account."""
+    budget = stats()["budget"]
+    return {account: budget[account] for account in ("held", "queued", "in_flight")}

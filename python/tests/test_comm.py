@@ -14,6 +14,7 @@ from comm_pairs import (
     EVERY_PAIR,
     OURS,
     STOCK,
+    charged,
     comms,
     exchanged,
     listening,
@@ -21,7 +22,6 @@ from comm_pairs import (
     until,
     with_raw_peer,
 )
-from conftest import charged
 from distributed.comm.core import CommClosedError, connect, listen
 from distributed.comm.registry import backends, get_backend
 from distributed.comm.tcp import TCPBackend

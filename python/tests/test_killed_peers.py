@@ -8,8 +8,7 @@ import msgpack
 import numpy
 import pytest
 import wire_oracle
-from comm_pairs import OURS, STOCK, comms, exchanged, soon, with_raw_peer
-from conftest import charged
+from comm_pairs import OURS, STOCK, charged, comms, exchanged, soon, with_raw_peer
 from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
 from message_shapes import MIB, noise, table

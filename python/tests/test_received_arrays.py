@@ -11,8 +11,7 @@ import numpy
 import pytest
 import spillway
 import wire_oracle
-from comm_pairs import OURS, STOCK, comms, exchanged, listening, soon, until
-from conftest import charged
+from comm_pairs import OURS, STOCK, charged, comms, exchanged, listening, soon, until
 from distributed.protocol import to_serialize
 from message_shapes import MIB, noise
 from spillway import _native

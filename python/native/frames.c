@@ -65,6 +65,19 @@ static bool wrap_copy(module_state *state, PyObject *frame, spw_slice *ret_slice
     return is_wrapped;
 }
 
+/* Dask hands pickles on as views of bytes. 1 or 0, -1 with an exception set. */
+static int is_view_of_bytes(PyObject *frame)
+{
+    if (!PyMemoryView_Check(frame))
+        return 0;
+    PyObject *owner = PyObject_GetAttrString(frame, "obj");
+    if (owner == NULL)
+        return -1;
+    int is_bytes = PyBytes_Check(owner);
+    Py_DECREF(owner);
+    return is_bytes;
+}
+
 static bool wrap_exporter(module_state *state, PyObject *frame, spw_slice *ret_slice)
 {
     Py_buffer *view = PyMem_Malloc(sizeof *view);
@@ -80,6 +93,11 @@ static bool wrap_exporter(module_state *state, PyObject *frame, spw_slice *ret_s
         release_view(view);
         return wrap_copy(state, frame, ret_slice);
     }
+    int is_transient = view->readonly ? is_view_of_bytes(frame) : 0;
+    if (is_transient < 0) {
+        release_view(view);
+        return false;
+    }
     spw_buffer *buffer;
     spw_error error;
     if (spw_buffer_wrap(state->context, view->buf, (size_t)view->len, !view->readonly,
@@ -88,7 +106,8 @@ static bool wrap_exporter(module_state *state, PyObject *frame, spw_slice *ret_s
         raise_status(state, &error);
         return false;
     }
-    *ret_slice = slice_of(buffer, view->readonly ? 0 : SPW_SLICE_WRITEABLE);
+    uint32_t flags = view->readonly ? 0 : SPW_SLICE_WRITEABLE;
+    *ret_slice = slice_of(buffer, is_transient ? SPW_SLICE_TRANSIENT : flags);
     return true;
 }
 

@@ -10,7 +10,8 @@ PARTS = ("transport",)
 """What can be on or off. Each is the name of the hook that makes it work."""
 
 hooks: dict[str, str] = {}
-"""For each place where we enter Dask: ON, or why it is off. Empty until enable()."""
+"""For each place where we enter Dask: ON, or why it is off. Empty until enable(), and
+replaced whole, never changed, so that any thread may read it."""
 
 roles: set[str] = set()
 """What Dask runs in this process: "scheduler", "nanny", "worker", "client"."""

@@ -1,6 +1,7 @@
 """What Spillway does in this process, as plain types that Dask can carry anywhere."""
 
 import os
+import sys
 from typing import Any
 
 from spillway import in_force
@@ -22,6 +23,8 @@ def stats() -> dict[str, Any]:
     parts = in_force.parts()
     if without_native and parts["transport"]["why_off"] == in_force.why_stock:
         parts["transport"]["why_off"] = without_native
+    if not parts["transport"]["on"] and _own_scheme_is_used():
+        parts["transport"]["why_off"] += "; what goes by spillway:// is Spillway's"
     return {
         "version": spillway.__version__,
         "pid": os.getpid(),
@@ -49,6 +52,12 @@ def _figures() -> tuple[dict[str, Any], str | None]:
     except ImportError as error:
         return {}, f"the C library cannot be loaded: {error}"
     return _native.figures(), None
+
+
+def _own_scheme_is_used() -> bool:
+    """Whether Dask has loaded our backend for spillway://, which needs no enable()."""
+    registry = sys.modules.get("distributed.comm.registry")
+    return registry is not None and "spillway" in registry.backends
 
 
 def _peak_rss_bytes() -> int | None:

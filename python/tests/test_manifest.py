@@ -72,6 +72,11 @@ def test_new_abstract_method_is_a_mismatch(monkeypatch):
     assert "write_later" in manifest.mismatch("transport")
 
 
+def test_object_without_a_signature_is_a_mismatch(monkeypatch):
+    monkeypatch.setattr(distributed.comm.utils, "to_frames", min)
+    assert "no signature to compare" in manifest.mismatch("transport")
+
+
 @pytest.mark.parametrize("broken", manifest.HOOKS)
 def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
     stock_tcp = backends["tcp"]
@@ -93,7 +98,9 @@ def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
     assert "that_we_do_not" in reason or "does not take" in reason
 
 
-@pytest.mark.parametrize("version", ["2024.12.1", "2026.8.1", "2031.1.0+4.g12ab"])
+@pytest.mark.parametrize(
+    "version", ["2024.12.1", "2026.8.1", "2031.1.0+4.g12ab", "mine"]
+)
 def test_unknown_version_that_matches_is_on_with_a_notice(version, monkeypatch, caplog):
     monkeypatch.setattr(distributed, "__version__", version)
     enable()

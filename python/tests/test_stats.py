@@ -123,3 +123,24 @@ async def test_client_run_collects_it_from_every_worker():
     assert on_scheduler["pid"] == os.getpid()
     assert set(on_scheduler["role"].split("+")) >= {"scheduler", "nanny", "client"}
     assert on_scheduler["messages"]["received"] > 0
+
+
+@pytest.mark.timeout(60)
+async def test_says_that_the_scheme_spillway_works_without_enable():
+    async with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            protocol="spillway",
+            dashboard_address=":0",
+            asynchronous=True,
+        ) as cluster,
+        distributed.Client(cluster, asynchronous=True) as client,
+    ):
+        (got,) = (await client.run(stats)).values()
+    assert got["messages"]["received"] > 0
+    assert got["hooks"] == {}
+    assert got["parts"]["transport"]["why_off"] == (
+        "spillway.dask.enable() was not called in this process; "
+        "what goes by spillway:// is Spillway's"
+    )

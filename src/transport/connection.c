@@ -67,6 +67,8 @@ spw_status spw_connection_connect(spw_context *context, const char *host, uint16
         status = make(context, options, &peer, &connection, error);
     if (status != SPW_STATUS_OK)
         return status;
+    /* Every connection that is counted as opened is counted once more at its end. */
+    spw__count(context, SPW__FIGURE_CONNECTIONS_OPENED, 1);
     status = spw__stream_tcp_connect(context, &peer, options->user_timeout_ms,
                                      &connection->stream, error);
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN) {
@@ -76,7 +78,6 @@ spw_status spw_connection_connect(spw_context *context, const char *host, uint16
     }
     connection->phase =
         status == SPW_STATUS_OK ? CONNECTION_OPEN : CONNECTION_CONNECTING;
-    spw__count(context, SPW__FIGURE_CONNECTIONS_OPENED, 1);
     *ret_connection = connection;
     return SPW_STATUS_OK;
 }

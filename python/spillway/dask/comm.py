@@ -95,7 +95,10 @@ class SpillwayComm(Comm):
         theirs = self.remote_info.get(HANDSHAKE_KEY)
         if not isinstance(theirs, dict) or theirs.get("wire") != WIRE_VERSION:
             return frozenset()
-        return frozenset(FEATURES).intersection(theirs.get("features", ()))
+        names = theirs.get("features")
+        if not isinstance(names, tuple):
+            return frozenset()
+        return frozenset(name for name in FEATURES if name in names)
 
     async def read(self, deserializers: Any = None) -> Any:
         try:

@@ -52,13 +52,15 @@ def enable() -> None:
                     "Spillway is off in this process, and Dask is stock: %s",
                     unsupported,
                 )
+        states = {}
         for hook in (*_PROCESS_HOOKS, *_SERVER_HOOKS.values()):
             reason = switches.why_off(hook.OFF_WITH, names)
             if reason is None and switches.ALL in hook.OFF_WITH:
                 reason = unsupported
             if reason is None:
                 reason = _put_in_force(hook)
-            in_force.hooks[hook.NAME] = reason or in_force.ON
+            states[hook.NAME] = reason or in_force.ON
+        in_force.hooks = states
         _note_unknown_version()
 
 
@@ -73,7 +75,7 @@ def disable() -> None:
         for hook in reversed(_PROCESS_HOOKS):
             if in_force.why_off(hook.NAME) is None:
                 hook.remove()
-        in_force.hooks.clear()
+        in_force.hooks = {}
         in_force.why_stock = "spillway.dask.disable() was called in this process"
 
 
@@ -85,6 +87,8 @@ async def enter(server: Any, role: str) -> None:
             return
         _entered[server] = hook
     await hook.install(server)
+    if server not in _entered:  # disable() came meanwhile
+        hook.remove(server)
 
 
 def leave(server: Any) -> None:

@@ -60,16 +60,22 @@ class _PlainPacker(threading.local):
 
         Raises whatever packing raises; the caller leaves such messages to Dask.
         """
-        packer = self._packer
+        # The size of an opaque value can run any code, also some that packs a message,
+        # so neither the packer nor what it found is left for that to use.
+        packer, self._packer = self._packer, None
         if packer is None:
             packer = msgpack.Packer(default=self._default, use_bin_type=True)
-        self._packer = None  # not put back if packing fails, nor used twice at a time
+        outer = self._is_opaque, self._opaque_bytes
         self._is_opaque, self._opaque_bytes = False, 0
-        packed = packer.pack(msg)
+        try:
+            packed = packer.pack(msg)
+            is_opaque, opaque_bytes = self._is_opaque, self._opaque_bytes
+        finally:
+            self._is_opaque, self._opaque_bytes = outer
         if len(packed) <= PACKER_KEEPS_BYTES:
             self._packer = packer
-        if self._is_opaque:
-            return None, len(packed) + self._opaque_bytes
+        if is_opaque:
+            return None, len(packed) + opaque_bytes
         return packed, len(packed)
 
 

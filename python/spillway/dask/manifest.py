@@ -10,7 +10,7 @@ import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 OLDEST, NEWEST = Version("2025.1.0"), Version("2026.8.0")
 """The releases of distributed that the whole of the tests passes on (`make compat`).
@@ -34,19 +34,23 @@ class Relies:
             found = pkgutil.resolve_name(self.path)
         except (ImportError, AttributeError) as error:
             return f"{self.path} is missing ({error})"
-        if self.signatures:
-            text = signature(found)
-            if text not in self.signatures:
-                return f"{self.path} is {text}, not {' or '.join(self.signatures)}"
-        if self.takes:
-            missing = set(self.takes) - set(inspect.signature(found).parameters)
-            if missing:
+        try:
+            if self.signatures and signature(found) not in self.signatures:
+                known = " or ".join(self.signatures)
+                return f"{self.path} is {signature(found)}, not {known}"
+            if self.takes and (missing := set(self.takes) - _parameters(found)):
                 return f"{self.path} does not take {', '.join(sorted(missing))}"
+        except (TypeError, ValueError) as error:
+            return f"{self.path} has no signature to compare ({error})"
         return None
 
 
 def _is(path: str, *signatures: str) -> Relies:
     return Relies(path, signatures=signatures)
+
+
+def _parameters(found: Any) -> set[str]:
+    return set(inspect.signature(found).parameters)
 
 
 def signature(found: Any) -> str:
@@ -211,6 +215,8 @@ def unknown_version() -> str | None:
     """The installed version of distributed when it is none that we know, else None."""
     import distributed
 
-    installed = Version(distributed.__version__)
-    known = OLDEST <= installed <= NEWEST
+    try:
+        known = OLDEST <= Version(distributed.__version__) <= NEWEST
+    except InvalidVersion:
+        known = False
     return None if known else distributed.__version__

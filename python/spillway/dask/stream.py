@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -62,13 +63,19 @@ class Stream:
         return self._connection.open
 
     def _watch(self) -> None:
-        """Let the loop watch what the connection waits for, and nothing else.
+        """Let the loop watch what the connection waits for, and nothing else. When the
+        connection has ended, wake whoever waits.
 
         Called after everything that may have changed it, before the loop runs again: a
         descriptor that the connection closed must leave the loop before its number is
         used for something else.
         """
         interest = self._connection.interest()
+        if not interest and not self._connection.open:
+            self._unwatch()
+            self._wake(self._reader)
+            self._wake(self._flusher)
+            return
         changed = interest ^ self._watched
         if not changed:
             return
@@ -84,6 +91,20 @@ class Stream:
             else:
                 self._loop.remove_writer(self._fd)
 
+    def _unwatch(self) -> None:
+        """Take the descriptor out of the loop, closed or not.
+
+        A selector can forget a closed descriptor, but not go on watching it for one
+        thing less: when it refuses to, it has forgotten it.
+        """
+        if not self._watched:
+            return
+        self._watched = 0
+        with contextlib.suppress(OSError):
+            self._loop.remove_reader(self._fd)
+        with contextlib.suppress(OSError):
+            self._loop.remove_writer(self._fd)
+
     def _wake(self, waiter: asyncio.Future | None) -> None:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -91,17 +112,13 @@ class Stream:
     def _on_readable(self) -> None:
         if self._connection.on_readable():
             self._wake(self._reader)
-            if not self._connection.open:
-                self._wake(self._flusher)
         self._watch()
 
     def _on_writable(self) -> None:
         try:
             self._connection.on_writable()
         except _native.SpillwayError:
-            # The connection has ended: whoever waits meets the same error.
-            self._wake(self._reader)
-            self._wake(self._flusher)
+            pass  # the connection has ended: whoever waits meets the same error
         else:
             if not self._connection.interest() & WRITE:
                 self._wake(self._flusher)
@@ -160,10 +177,9 @@ class Stream:
 
     def abort(self) -> None:
         """Close at once; whoever waits is woken with an error. May be called again."""
+        self._unwatch()
         self._connection.close()
         self._watch()
-        self._wake(self._reader)
-        self._wake(self._flusher)
 
 
 async def open_stream(

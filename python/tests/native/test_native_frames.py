@@ -108,6 +108,21 @@ def test_send_says_what_goes_over_the_wire():
         assert peer.recv(size, socket.MSG_WAITALL)[8:] == prelude + b"abcde"
 
 
+def test_pickles_that_come_as_views_do_not_end_the_first_segment():
+    """Dask hands on pickles as views of bytes; a stock reader then merges the shards of
+    the buffer behind them without a copy, since all are in the first segment."""
+    memory = bytearray(some_bytes(8 * MIB))
+    shards = [memoryview(memory)[: 4 * MIB], memoryview(memory)[4 * MIB :]]
+    frames = [b"message", b"header", memoryview(b"pickle"), *shards, bytearray(5 * KIB)]
+    end, peer = with_raw_peer()
+    with peer:
+        end.connection.send(frames)
+        (first_segment,) = struct.unpack("<Q", peer.recv(8, socket.MSG_WAITALL))
+        end.connection.close()
+    in_first = sum(len(frame) for frame in frames[:-1])
+    assert first_segment == 8 + 8 * len(frames) + in_first
+
+
 @pytest.mark.parametrize("size, kind", [(64 * KIB, bytes), (64 * KIB + 1, memoryview)])
 def test_only_a_small_first_frame_is_bytes(pair, size, kind):
     before = _native.figures()["copies"]["metadata"]

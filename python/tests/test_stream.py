@@ -1,0 +1,252 @@
+"""Streams over real sockets: what the loop watches, and how one is opened."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import selectors
+import socket
+
+import pytest
+import wire_oracle
+from comm_pairs import RawPeer, soon
+from message_shapes import MIB
+from spillway import _native
+from spillway.dask.stream import READ, WRITE, open_stream, resolve
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+TIMEOUT_MS = 30_000
+
+
+@contextlib.asynccontextmanager
+async def streams():
+    """A stream of ours and the plain socket that it has connected to."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        stream = await open_stream([server.getsockname()], TIMEOUT_MS)
+        accepted, _ = await soon(loop.sock_accept(server))
+    peer = RawPeer(accepted)
+    peer.socket.setblocking(False)
+    try:
+        yield stream, peer
+    finally:
+        stream.abort()
+        peer.close()
+
+
+def watched(stream):
+    """What the loop's own selector has for a stream's descriptor."""
+    try:
+        key = asyncio.get_running_loop()._selector.get_key(stream._fd)
+    except KeyError:
+        return 0
+    events = {selectors.EVENT_READ: READ, selectors.EVENT_WRITE: WRITE}
+    return sum(ours for theirs, ours in events.items() if key.events & theirs)
+
+
+def fill(stream):
+    """Queue more than a socket takes."""
+    stream.send([bytes(64 * MIB)])
+    assert stream.queued_bytes()
+
+
+async def test_the_loop_watches_what_is_waited_for():
+    async with streams() as (stream, peer):
+        assert watched(stream) == READ
+        fill(stream)
+        assert watched(stream) == READ | WRITE
+        receiving = asyncio.ensure_future(peer.receive(24 + 64 * MIB))
+        await soon(stream.flush())
+        assert watched(stream) == READ
+        await soon(receiving)
+        stream.abort()
+        assert watched(stream) == 0
+
+
+async def test_a_message_that_nobody_reads_is_not_watched_for():
+    """A level-triggered loop would spin on it."""
+    async with streams() as (stream, peer):
+        await peer.send(wire_oracle.write([b"one"]) + wire_oracle.write([b"two"]))
+        while watched(stream):
+            await asyncio.sleep(0)
+        assert stream.receive() == [b"one"]
+        assert stream.receive() == [b"two"]
+        assert stream.receive() is None
+        assert watched(stream) == READ
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["idle", "sending"])
+@pytest.mark.parametrize("end", ["abort", "reset", "close", "garbage"])
+async def test_an_end_takes_the_descriptor_out_of_the_loop(end, filled):
+    async with streams() as (stream, peer):
+        if filled:
+            fill(stream)
+        waiting = asyncio.ensure_future(stream.wait_message())
+        flushing = asyncio.ensure_future(stream.flush())
+        await asyncio.sleep(0)
+        if end == "abort":
+            stream.abort()
+        elif end == "reset":
+            peer.reset()
+        elif end == "close":
+            peer.close()
+        else:
+            await peer.send(b"\xff" * 64)
+        with pytest.raises(_native.SpillwayError):
+            await soon(waiting)
+        await soon(flushing)
+        assert not stream.is_open()
+        assert watched(stream) == 0
+        assert not os.path.exists(f"/proc/self/fd/{stream._fd}")
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["idle", "sending"])
+async def test_a_descriptor_number_can_be_used_again_at_once(filled):
+    async with streams() as (stream, _):
+        if filled:
+            fill(stream)
+        stream.abort()
+        with socket.socket() as other:
+            loop = asyncio.get_running_loop()
+            other.setblocking(False)
+            os.dup2(other.fileno(), stream._fd)
+            loop.add_reader(stream._fd, lambda: None)
+            assert loop.remove_reader(stream._fd)
+            os.close(stream._fd)
+
+
+async def test_only_one_waits_for_a_message():
+    async with streams() as (stream, _):
+        waiting = asyncio.ensure_future(stream.wait_message())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="already being read"):
+            await stream.wait_message()
+        stream.abort()
+        with pytest.raises(_native.SpillwayError) as caught:
+            await soon(waiting)
+        assert caught.value.status == "CLOSED"
+
+
+async def test_sending_on_an_ended_stream_says_why_it_ended():
+    async with streams() as (stream, peer):
+        peer.reset()
+        with pytest.raises(_native.SpillwayError):
+            await soon(stream.wait_message())
+        with pytest.raises(_native.SpillwayError) as caught:
+            stream.send([b"late"])
+        assert caught.value.status in ("RESET", "PEER_CLOSED")
+
+
+# Opening
+
+
+def listening():
+    return socket.create_server(("127.0.0.1", 0), backlog=8)
+
+
+@contextlib.contextmanager
+def closed_port():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
+@contextlib.contextmanager
+def silent_port():
+    """An address that answers nothing: its backlog is full."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield server.getsockname()
+
+
+async def test_the_first_address_that_answers_is_taken():
+    with closed_port() as closed, listening() as first, listening() as second:
+        addresses = [closed, first.getsockname(), second.getsockname()]
+        stream = await soon(open_stream(addresses, TIMEOUT_MS))
+        assert stream.peer() == first.getsockname()
+        stream.abort()
+
+
+async def test_a_silent_address_does_not_cost_a_timeout():
+    with silent_port() as silent, listening() as second:
+        before = set(os.listdir("/proc/self/fd"))
+        addresses = [silent, second.getsockname()]
+        stream = await soon(open_stream(addresses, TIMEOUT_MS))
+        assert stream.peer() == second.getsockname()
+        stream.abort()
+        while set(os.listdir("/proc/self/fd")) != before:
+            await soon(asyncio.sleep(0))  # the other attempt is being cancelled
+
+
+async def test_the_error_is_that_of_the_first_address():
+    with closed_port() as one, closed_port() as other:
+        with pytest.raises(_native.SpillwayError) as caught:
+            await soon(open_stream([one, other], TIMEOUT_MS))
+        assert caught.value.status == "REFUSED"
+        assert caught.value.errno == errno.ECONNREFUSED
+        assert f"127.0.0.1:{one[1]}" in str(caught.value)
+
+
+async def test_no_address():
+    with pytest.raises(OSError, match="no address"):
+        await open_stream([], TIMEOUT_MS)
+
+
+async def test_cancelling_closes_what_has_begun():
+    with silent_port() as silent:
+        before = set(os.listdir("/proc/self/fd"))
+        opening = asyncio.ensure_future(open_stream([silent], TIMEOUT_MS))
+        while set(os.listdir("/proc/self/fd")) == before:
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(opening)
+        while set(os.listdir("/proc/self/fd")) != before:
+            await soon(asyncio.sleep(0))
+
+
+# Names
+
+
+async def test_numbers_need_no_look_up(monkeypatch):
+    async def never(*arguments, **options):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    assert await resolve("127.0.0.1", 80) == [("127.0.0.1", 80)]
+    assert await resolve("::1", 80) == [("::1", 80)]
+
+
+async def test_names_are_looked_up():
+    assert ("127.0.0.1", 80) in await resolve("localhost", 80)
+
+
+async def test_unknown_names():
+    with pytest.raises(socket.gaierror):
+        await resolve("no.such.host.invalid", 80)
+
+
+async def test_a_name_with_several_addresses_gives_each_once(monkeypatch):
+    async def found(*arguments, **options):
+        family, kind = socket.AF_INET6, socket.SOCK_STREAM
+        return [
+            (family, kind, 6, "", ("fe80::1", 80, 0, 0)),
+            (family, kind, 6, "", ("fe80::1", 80, 0, 3)),
+            (family, kind, 6, "", ("fe80::1%lo", 80, 0, 1)),
+            (socket.AF_INET, kind, 6, "", ("127.0.0.1", 80)),
+            (socket.AF_INET, kind, 6, "", ("127.0.0.1", 80)),
+        ]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+    assert await resolve("a.name", 80) == [
+        ("fe80::1", 80),
+        ("fe80::1%3", 80),
+        ("fe80::1%lo", 80),
+        ("127.0.0.1", 80),
+    ]

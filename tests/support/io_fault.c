@@ -1,0 +1,244 @@
+#include "io_fault.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform/socket.h"
+
+typedef enum io_call {
+    CALL_OPEN,
+    CALL_CONNECT,
+    CALL_BIND,
+    CALL_LISTEN,
+    CALL_ACCEPT,
+    CALL_LOCAL,
+    CALL_SEND,
+    CALL_RECEIVE,
+    CALL_SET_REUSE_ADDRESS,
+    CALL_SET_V6_ONLY,
+    CALL_SET_NO_DELAY,
+    CALL_SET_KEEP_ALIVE,
+    CALL_SET_USER_TIMEOUT,
+    CALL_COUNT
+} io_call;
+
+static const struct {
+    const char *name;
+    int usual_errno;
+} CALLS[CALL_COUNT] = {
+    [CALL_OPEN] = {"open", EMFILE},
+    [CALL_CONNECT] = {"connect", ECONNREFUSED},
+    [CALL_BIND] = {"bind", EADDRINUSE},
+    [CALL_LISTEN] = {"listen", EADDRINUSE},
+    [CALL_ACCEPT] = {"accept", EMFILE},
+    [CALL_LOCAL] = {"local", ENOBUFS},
+    [CALL_SEND] = {"send", EPIPE},
+    [CALL_RECEIVE] = {"receive", ECONNRESET},
+    [CALL_SET_REUSE_ADDRESS] = {"set_reuse_address", ENOMEM},
+    [CALL_SET_V6_ONLY] = {"set_v6_only", ENOMEM},
+    [CALL_SET_NO_DELAY] = {"set_no_delay", ENOMEM},
+    [CALL_SET_KEEP_ALIVE] = {"set_keep_alive", ENOMEM},
+    [CALL_SET_USER_TIMEOUT] = {"set_user_timeout", ENOMEM},
+};
+
+static struct {
+    io_fault_kind kind;
+    io_call only; /* CALL_COUNT: any */
+    uint64_t fail_at;
+    int os_errno;
+    size_t limit_bytes;
+    bool swallows;
+    uint64_t calls, calls_of[CALL_COUNT];
+} faults = {.only = CALL_COUNT};
+/* Not part of the above: descriptors outlive an arm. */
+static int open_descriptors;
+
+static io_call call_named(const char *function)
+{
+    for (int i = 0; i < CALL_COUNT; i++)
+        if (strcmp(CALLS[i].name, function) == 0)
+            return (io_call)i;
+    abort(); /* a test names a call that does not exist */
+}
+
+void io_fault_arm(io_fault_kind kind, uint64_t fail_at, int os_errno)
+{
+    memset(&faults, 0, sizeof faults);
+    faults.kind = kind;
+    faults.only = CALL_COUNT;
+    faults.fail_at = fail_at;
+    faults.os_errno = os_errno;
+}
+
+void io_fault_arm_call(const char *function, uint64_t fail_at, int os_errno)
+{
+    io_fault_arm(IO_FAULT_ERROR, fail_at, os_errno);
+    faults.only = call_named(function);
+}
+
+void io_fault_limit(size_t bytes)
+{
+    faults.limit_bytes = bytes;
+}
+
+void io_fault_swallow(void)
+{
+    faults.swallows = true;
+}
+
+uint64_t io_fault_calls(void)
+{
+    return faults.calls;
+}
+
+uint64_t io_fault_calls_of(const char *function)
+{
+    return faults.calls_of[call_named(function)];
+}
+
+int io_fault_open_descriptors(void)
+{
+    return open_descriptors;
+}
+
+/* Count a call. Returns: 0 to make it, or the negative errno to answer; *ret_limit is
+ * how many bytes it may move. */
+static int enter(io_call call, size_t *ret_limit)
+{
+    bool moves = call == CALL_SEND || call == CALL_RECEIVE;
+    uint64_t of_call = ++faults.calls_of[call];
+    uint64_t any = ++faults.calls;
+    *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
+    if ((faults.only == CALL_COUNT ? any : of_call) != faults.fail_at ||
+        (faults.only != CALL_COUNT && faults.only != call))
+        return 0;
+    switch (faults.kind) {
+    case IO_FAULT_ERROR:
+        return -(faults.os_errno != 0 ? faults.os_errno : CALLS[call].usual_errno);
+    case IO_FAULT_AGAIN:
+        return moves || call == CALL_ACCEPT ? -EAGAIN : 0;
+    case IO_FAULT_SHORT:
+        *ret_limit = moves ? 1 : *ret_limit;
+        return 0;
+    case IO_FAULT_NONE:
+        break;
+    }
+    return 0;
+}
+
+#define PASS_ON(CALL, name, parameters, arguments)                                     \
+    int __real_spw__socket_##name parameters;                                          \
+    int __wrap_spw__socket_##name parameters;                                          \
+    int __wrap_spw__socket_##name parameters                                           \
+    {                                                                                  \
+        size_t limit;                                                                  \
+        int answer = enter(CALL, &limit);                                              \
+        return answer != 0 ? answer : __real_spw__socket_##name arguments;             \
+    }
+
+PASS_ON(CALL_CONNECT, connect, (int descriptor, const spw__socket_address *address),
+        (descriptor, address))
+PASS_ON(CALL_BIND, bind, (int descriptor, const spw__socket_address *address),
+        (descriptor, address))
+PASS_ON(CALL_LISTEN, listen, (int descriptor, int backlog), (descriptor, backlog))
+PASS_ON(CALL_LOCAL, local, (int descriptor, spw__socket_address *ret_address),
+        (descriptor, ret_address))
+PASS_ON(CALL_SET_REUSE_ADDRESS, set_reuse_address, (int descriptor), (descriptor))
+PASS_ON(CALL_SET_V6_ONLY, set_v6_only, (int descriptor), (descriptor))
+PASS_ON(CALL_SET_NO_DELAY, set_no_delay, (int descriptor), (descriptor))
+PASS_ON(CALL_SET_KEEP_ALIVE, set_keep_alive,
+        (int descriptor, int idle_s, int interval_s, int probes),
+        (descriptor, idle_s, interval_s, probes))
+PASS_ON(CALL_SET_USER_TIMEOUT, set_user_timeout, (int descriptor, unsigned timeout_ms),
+        (descriptor, timeout_ms))
+
+int __real_spw__socket_open(int family);
+int __wrap_spw__socket_open(int family);
+int __wrap_spw__socket_open(int family)
+{
+    size_t limit;
+    int answer = enter(CALL_OPEN, &limit);
+    if (answer == 0)
+        answer = __real_spw__socket_open(family);
+    if (answer >= 0)
+        open_descriptors++;
+    return answer;
+}
+
+int __real_spw__socket_accept(int descriptor, spw__socket_address *ret_peer);
+int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer);
+int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer)
+{
+    size_t limit;
+    int answer = enter(CALL_ACCEPT, &limit);
+    if (answer == 0)
+        answer = __real_spw__socket_accept(descriptor, ret_peer);
+    if (answer >= 0)
+        open_descriptors++;
+    return answer;
+}
+
+void __real_spw__socket_close(int descriptor);
+void __wrap_spw__socket_close(int descriptor);
+void __wrap_spw__socket_close(int descriptor)
+{
+    open_descriptors--;
+    __real_spw__socket_close(descriptor);
+}
+
+/* The first pieces, cut so that they are limit bytes together. */
+static size_t cut(const struct iovec *pieces, size_t count, size_t limit,
+                  struct iovec *ret_pieces)
+{
+    size_t kept = 0;
+    for (; kept < count && limit > 0; kept++) {
+        ret_pieces[kept] = pieces[kept];
+        if (ret_pieces[kept].iov_len > limit)
+            ret_pieces[kept].iov_len = limit;
+        limit -= ret_pieces[kept].iov_len;
+    }
+    return kept;
+}
+
+static ssize_t total_of(const struct iovec *pieces, size_t count)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += pieces[i].iov_len;
+    return (ssize_t)total;
+}
+
+ssize_t __real_spw__socket_send(int descriptor, const struct iovec *pieces,
+                                size_t count);
+ssize_t __wrap_spw__socket_send(int descriptor, const struct iovec *pieces,
+                                size_t count);
+ssize_t __wrap_spw__socket_send(int descriptor, const struct iovec *pieces,
+                                size_t count)
+{
+    struct iovec fewer[SPW__SOCKET_PIECES_MAX];
+    size_t limit;
+    int answer = enter(CALL_SEND, &limit);
+    if (answer != 0)
+        return answer;
+    count = cut(pieces, count, limit, fewer);
+    return faults.swallows ? total_of(fewer, count)
+                           : __real_spw__socket_send(descriptor, fewer, count);
+}
+
+ssize_t __real_spw__socket_receive(int descriptor, const struct iovec *pieces,
+                                   size_t count);
+ssize_t __wrap_spw__socket_receive(int descriptor, const struct iovec *pieces,
+                                   size_t count);
+ssize_t __wrap_spw__socket_receive(int descriptor, const struct iovec *pieces,
+                                   size_t count)
+{
+    struct iovec fewer[SPW__SOCKET_PIECES_MAX];
+    size_t limit;
+    int answer = enter(CALL_RECEIVE, &limit);
+    if (answer != 0)
+        return answer;
+    return __real_spw__socket_receive(descriptor, fewer,
+                                      cut(pieces, count, limit, fewer));
+}

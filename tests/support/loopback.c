@@ -1,0 +1,220 @@
+#include "loopback.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "payloads.h"
+#include "transport/address.h"
+
+/* Far more than any wait on a loopback takes: reached only when a wake-up is lost. */
+enum { LOST_AFTER_MS = 20000 };
+
+static void wait_for(struct pollfd *watched, nfds_t count)
+{
+    int ready = poll(watched, count, LOST_AFTER_MS);
+    if (ready <= 0)
+        fail_msg("nothing became ready: a wake-up was lost");
+}
+
+spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
+                           spw_error *error)
+{
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    options.user_timeout_ms = 30000;
+    spw_status status;
+    do {
+        struct pollfd watched = {spw_listener_descriptor(listener), POLLIN, 0};
+        wait_for(&watched, 1);
+        status = spw_listener_accept(listener, &options, ret_connection, error);
+    } while (status == SPW_STATUS_AGAIN);
+    return status;
+}
+
+spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
+                         spw_error *error)
+{
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    options.user_timeout_ms = 30000;
+    *ret_pair = (loopback){0};
+    spw_status status =
+        spw_listener_start(context, host, 0, 16, &ret_pair->listener, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    uint16_t port;
+    spw_listener_local(ret_pair->listener, &host, &port);
+    status =
+        spw_connection_connect(context, host, port, &options, &ret_pair->client, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = loopback_accept(ret_pair->listener, &ret_pair->server, error);
+    while (status == SPW_STATUS_OK && spw_connection_is_connecting(ret_pair->client))
+        status = loopback_step(ret_pair->client, NULL, error);
+    return status;
+}
+
+void loopback_close(loopback *pair)
+{
+    spw_connection_free(pair->client);
+    spw_connection_free(pair->server);
+    spw_listener_free(pair->listener);
+    *pair = (loopback){0};
+}
+
+static struct pollfd watch(const spw_connection *connection)
+{
+    struct pollfd watched = {-1, 0, 0};
+    if (connection == NULL || !spw_connection_is_open(connection))
+        return watched;
+    unsigned interest = spw_connection_interest(connection);
+    if (interest == 0)
+        return watched; /* poll would report a hang-up all the same */
+    watched.fd = spw_connection_descriptor(connection);
+    if (interest & SPW_INTEREST_READ)
+        watched.events |= POLLIN;
+    if (interest & SPW_INTEREST_WRITE)
+        watched.events |= POLLOUT;
+    return watched;
+}
+
+static spw_status act(spw_connection *connection, const struct pollfd *watched,
+                      spw_error *error)
+{
+    spw_status status = SPW_STATUS_OK;
+    if (watched->fd < 0 || watched->revents == 0)
+        return status;
+    if ((watched->events & POLLIN) && (watched->revents & ~POLLOUT))
+        (void)!spw_connection_on_readable(connection);
+    if ((watched->events & POLLOUT) && (watched->revents & ~POLLIN) &&
+        spw_connection_is_open(connection))
+        status = spw_connection_on_writable(connection, error);
+    spw_connection_reap(connection);
+    return status;
+}
+
+spw_status loopback_step(spw_connection *one, spw_connection *other, spw_error *error)
+{
+    struct pollfd watched[2] = {watch(one), watch(other)};
+    wait_for(watched, 2);
+    spw_status status = act(one, &watched[0], error);
+    if (status == SPW_STATUS_OK)
+        status = act(other, &watched[1], error);
+    return status;
+}
+
+spw_status loopback_receive(spw_connection *receiver, spw_connection *other,
+                            spw_payload **ret_payload, spw_error *error)
+{
+    spw_status status;
+    while ((status = spw_connection_receive(receiver, ret_payload, error)) ==
+           SPW_STATUS_AGAIN) {
+        status = loopback_step(receiver, other, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+    }
+    return status;
+}
+
+bool loopback_has_ipv6(void)
+{
+    spw__socket_address address;
+    assert_ok(spw__address_parse("::1", 0, &address, NULL));
+    int descriptor = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        return false;
+    bool has = bind(descriptor, &address.any, address.size) == 0;
+    close(descriptor);
+    return has;
+}
+
+spw_status loopback_send_made(torture *t, spw_connection *sender, const size_t *sizes,
+                              size_t count, unsigned seed)
+{
+    spw_payload *payload;
+    uint64_t bytes;
+    spw_status status =
+        payload_make(t->context, sizes, count, seed, &payload, &t->error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = spw_connection_send(sender, payload, &bytes, &t->error);
+    if (status != SPW_STATUS_OK)
+        spw_payload_free(payload);
+    return status;
+}
+
+spw_status loopback_receive_made(torture *t, spw_connection *receiver,
+                                 spw_connection *sender, const size_t *sizes,
+                                 size_t count, unsigned seed)
+{
+    spw_payload *payload;
+    spw_status status = loopback_receive(receiver, sender, &payload, &t->error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    payload_assert(payload, sizes, count, seed);
+    spw_payload_free(payload);
+    return status;
+}
+
+raw_pair raw_pair_open(spw_context *context)
+{
+    raw_pair pair;
+    const char *host;
+    uint16_t port;
+    spw__socket_address address;
+    assert_ok(spw_listener_start(context, "127.0.0.1", 0, 4, &pair.listener, NULL));
+    spw_listener_local(pair.listener, &host, &port);
+    assert_ok(spw__address_parse(host, port, &address, NULL));
+    pair.raw = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(pair.raw >= 0);
+    assert_int_equal(connect(pair.raw, &address.any, address.size), 0);
+    assert_ok(loopback_accept(pair.listener, &pair.ours, NULL));
+    return pair;
+}
+
+void raw_pair_close(raw_pair *pair)
+{
+    raw_pair_close_peer(pair);
+    spw_connection_free(pair->ours);
+    spw_listener_free(pair->listener);
+}
+
+void raw_pair_send(const raw_pair *pair, const void *data, size_t size)
+{
+    const char *next = data;
+    while (size > 0) {
+        ssize_t sent = send(pair->raw, next, size, MSG_NOSIGNAL);
+        if (sent <= 0)
+            fail_msg("the raw peer could not send");
+        next += sent;
+        size -= (size_t)sent;
+    }
+}
+
+void raw_pair_close_peer(raw_pair *pair)
+{
+    if (pair->raw >= 0)
+        close(pair->raw);
+    pair->raw = -1;
+}
+
+void raw_pair_reset_peer(raw_pair *pair)
+{
+    /* With a linger time of 0, close sends a reset. */
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(
+        setsockopt(pair->raw, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    raw_pair_close_peer(pair);
+}
+
+void assert_ended_as(spw_connection *connection, spw_status expected)
+{
+    spw_payload *none;
+    spw_error error;
+    assert_int_equal(spw_connection_receive(connection, &none, &error), expected);
+    assert_int_equal(spw_connection_receive(connection, &none, NULL), expected);
+    assert_int_equal(error.status, expected);
+    assert_int_not_equal(error.message[0], '\0');
+    assert_false(spw_connection_is_open(connection));
+    assert_int_equal(spw_connection_descriptor(connection), -1);
+    assert_int_equal(spw_connection_interest(connection), 0);
+}

@@ -1,0 +1,58 @@
+/* Connections of ours over real loopback sockets: two against each other, or one
+ * against a raw socket that does what no connection of ours would. */
+#ifndef SPW_TESTS_LOOPBACK_H
+#define SPW_TESTS_LOOPBACK_H
+
+#include "spillway/listener.h"
+#include "torture.h"
+
+typedef struct loopback {
+    spw_listener *listener;
+    spw_connection *client, *server;
+} loopback;
+
+/* On failure, too, close it afterwards. */
+spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
+                         spw_error *error);
+void loopback_close(loopback *pair);
+/* Whether this machine has IPv6 at all. */
+bool loopback_has_ipv6(void);
+
+/* Wait for a connection and accept it. */
+spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
+                           spw_error *error);
+/* Wait until one of two connections (either may be NULL) is ready, and let it read or
+ * write. Fails the test when neither gets ready: a wake-up was lost.
+ * Returns: what on_writable answers. */
+spw_status loopback_step(spw_connection *one, spw_connection *other, spw_error *error);
+/* Step until receiver has a message. Errors: those of either. */
+spw_status loopback_receive(spw_connection *receiver, spw_connection *other,
+                            spw_payload **ret_payload, spw_error *error);
+
+/* Send what payload_make makes; receive it and fail the test if it is anything else. */
+spw_status loopback_send_made(torture *t, spw_connection *sender, const size_t *sizes,
+                              size_t count, unsigned seed);
+spw_status loopback_receive_made(torture *t, spw_connection *receiver,
+                                 spw_connection *sender, const size_t *sizes,
+                                 size_t count, unsigned seed);
+
+/* A connection of ours whose peer is a blocking descriptor to misbehave with. */
+typedef struct raw_pair {
+    spw_listener *listener;
+    int raw; /* -1 once closed */
+    spw_connection *ours;
+} raw_pair;
+
+raw_pair raw_pair_open(spw_context *context);
+void raw_pair_close(raw_pair *pair);
+void raw_pair_send(const raw_pair *pair, const void *data, size_t size);
+/* Close the raw end, in order or so that ours sees a reset. */
+void raw_pair_close_peer(raw_pair *pair);
+void raw_pair_reset_peer(raw_pair *pair);
+
+/* The connection has ended with that, says so again, and has nothing to watch. */
+#define assert_ended(connection, expected)                                             \
+    assert_ended_as(connection, SPW_STATUS_##expected)
+void assert_ended_as(spw_connection *connection, spw_status expected);
+
+#endif

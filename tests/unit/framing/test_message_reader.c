@@ -1,0 +1,616 @@
+#include "framing/message_reader.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choosy_sink.h"
+#include "context/figures.h"
+#include "counted_context.h"
+#include "testing.h"
+#include "torture.h"
+#include "wire_bytes.h"
+
+typedef struct fixture {
+    counted_context counted;
+    choosy_sink choosy;
+    spw__message_reader *reader;
+    wire_bytes wire;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *at = calloc(1, sizeof *at);
+    assert_non_null(at);
+    counted_context_open(&at->counted, 0, 0);
+    assert_ok(spw__message_reader_create(
+        at->counted.context, choosy_sink_over(&at->choosy, at->counted.context),
+        &at->reader, NULL));
+    *state = at;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *at = *state;
+    spw__message_reader_free(at->reader);
+    assert_int_equal(at->choosy.committed + at->choosy.aborted, at->choosy.reserved);
+    counted_context_close(&at->counted);
+    wire_clear(&at->wire);
+    free(at);
+    return 0;
+}
+
+static uint64_t number_at(const uint8_t *data)
+{
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | data[i];
+    return value;
+}
+
+/* All of size bytes, in pieces of at most piece. */
+static spw_status feed(spw__message_reader *reader, const uint8_t *data, size_t size,
+                       size_t piece, spw_error *error)
+{
+    while (size > 0) {
+        size_t step = piece < size ? piece : size, consumed;
+        spw_status status =
+            spw__message_reader_feed(reader, data, step, &consumed, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        assert_int_equal(consumed, step);
+        data += step;
+        size -= step;
+    }
+    return SPW_STATUS_OK;
+}
+
+/* The same, but straight into place wherever the reader gives one. */
+static spw_status write_direct(spw__message_reader *reader, const uint8_t *data,
+                               size_t size, size_t piece, spw_error *error)
+{
+    while (size > 0) {
+        size_t room, step = piece < size ? piece : size;
+        spw_status status;
+        void *direct = spw__message_reader_direct(reader, &room);
+        if (room == 0) {
+            assert_null(direct);
+            step = 1;
+            status = feed(reader, data, step, 1, error);
+        } else {
+            step = step < room ? step : room;
+            memcpy(direct, data, step);
+            status = spw__message_reader_advance(reader, step, error);
+        }
+        if (status != SPW_STATUS_OK)
+            return status;
+        data += step;
+        size -= step;
+    }
+    return SPW_STATUS_OK;
+}
+
+/* The reader has all of message: take it and compare. */
+static spw_payload *take(spw__message_reader *reader, const wire_bytes *message)
+{
+    assert_true(spw__message_reader_is_whole(reader));
+    assert_int_equal(spw__message_reader_missing(reader), 0);
+    size_t unused;
+    assert_null(spw__message_reader_direct(reader, &unused));
+    spw_payload *payload = spw__message_reader_take(reader);
+    assert_false(spw__message_reader_is_whole(reader));
+    assert_true(spw__message_reader_is_idle(reader));
+    size_t frames = (size_t)number_at(message->bytes + 8);
+    assert_int_equal(spw_payload_count(payload), frames);
+    const uint8_t *body = message->bytes + 16 + 8 * frames;
+    const spw_slice *slices = spw_payload_slices(payload);
+    for (size_t i = 0; i < frames; i++) {
+        assert_int_equal(slices[i].size, number_at(message->bytes + 16 + 8 * i));
+        if (slices[i].size > 0)
+            assert_memory_equal(spw_slice_data(&slices[i]), body, slices[i].size);
+        body += slices[i].size;
+    }
+    assert_ptr_equal(body, message->bytes + message->size);
+    return payload;
+}
+
+/* Calls test for each message of stock's in the corpus. Inputs that a fuzzer found are
+ * kept there too, under the names that it gives them: crash-..., timeout-... */
+static void for_each_message(fixture *at, void (*test)(fixture *))
+{
+    DIR *directory = opendir(TEST_CORPUS_DIR "/message_reader");
+    assert_non_null(directory);
+    int count = 0;
+    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] == '.' || strchr(entry->d_name, '-') != NULL)
+            continue;
+        char path[300];
+        snprintf(path, sizeof path, "message_reader/%s", entry->d_name);
+        wire_clear(&at->wire);
+        wire_put_corpus(&at->wire, path);
+        test(at);
+        count++;
+    }
+    closedir(directory);
+    assert_true(count >= 30);
+}
+
+static void read_whole(fixture *at)
+{
+    assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, SIZE_MAX, NULL));
+    spw_payload_free(take(at->reader, &at->wire));
+}
+
+static void stocks_messages_are_read(void **state)
+{
+    for_each_message(*state, read_whole);
+}
+
+static void cut_everywhere(fixture *at)
+{
+    if (at->wire.size > 4096)
+        return;
+    for (size_t cut = 0; cut <= at->wire.size; cut++) {
+        const uint8_t *rest = at->wire.bytes + cut;
+        assert_ok(feed(at->reader, at->wire.bytes, cut, SIZE_MAX, NULL));
+        assert_int_equal(spw__message_reader_is_idle(at->reader), cut == 0);
+        assert_int_equal(spw__message_reader_is_whole(at->reader),
+                         cut == at->wire.size);
+        if (cut % 2 == 0)
+            assert_ok(feed(at->reader, rest, at->wire.size - cut, SIZE_MAX, NULL));
+        else
+            assert_ok(
+                write_direct(at->reader, rest, at->wire.size - cut, SIZE_MAX, NULL));
+        spw_payload_free(take(at->reader, &at->wire));
+    }
+}
+
+static void a_message_may_be_cut_at_each_byte(void **state)
+{
+    for_each_message(*state, cut_everywhere);
+}
+
+static void cut_in_pieces(fixture *at)
+{
+    static const size_t PIECES[] = {1, 2, 7, 8, 63, 64, 65, 1000};
+    for (size_t i = 0; i < sizeof PIECES / sizeof PIECES[0]; i++) {
+        assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, PIECES[i], NULL));
+        spw_payload_free(take(at->reader, &at->wire));
+        assert_ok(
+            write_direct(at->reader, at->wire.bytes, at->wire.size, PIECES[i], NULL));
+        spw_payload_free(take(at->reader, &at->wire));
+    }
+}
+
+static void a_message_may_come_in_any_pieces(void **state)
+{
+    for_each_message(*state, cut_in_pieces);
+}
+
+static void stop_everywhere(fixture *at)
+{
+    if (at->wire.size > 1000)
+        return;
+    for (size_t size = 0; size < at->wire.size; size++) {
+        spw__message_reader *reader;
+        spw_sink sink = choosy_sink_over(&at->choosy, at->counted.context);
+        assert_ok(spw__message_reader_create(at->counted.context, sink, &reader, NULL));
+        assert_ok(feed(reader, at->wire.bytes, size, SIZE_MAX, NULL));
+        assert_false(spw__message_reader_is_whole(reader));
+        spw__message_reader_free(reader);
+        counted_context_check_uncharged(&at->counted);
+    }
+}
+
+static void a_reader_may_be_freed_after_each_byte(void **state)
+{
+    for_each_message(*state, stop_everywhere);
+}
+
+static void what_is_missing_is_told(void **state)
+{
+    fixture *at = *state;
+    wire_bytes frames[2] = {{0}};
+    wire_put_noise(&frames[0], 100, 1);
+    wire_put_noise(&frames[1], 50, 2);
+    wire_put_message(&at->wire, frames, 2, 2);
+    for (size_t place = 0; place < at->wire.size; place++) {
+        size_t left = at->wire.size - place;
+        if (place == 0)
+            left = 0; /* between two messages nothing is missing */
+        else if (place < 16)
+            left = 16 - place; /* nothing is known beyond the head */
+        else if (place < 32)
+            left = 32 - place;
+        assert_int_equal(spw__message_reader_missing(at->reader), left);
+        assert_ok(feed(at->reader, at->wire.bytes + place, 1, 1, NULL));
+    }
+    spw_payload_free(take(at->reader, &at->wire));
+    wire_clear(&frames[0]);
+    wire_clear(&frames[1]);
+}
+
+static void messages_follow_each_other(void **state)
+{
+    fixture *at = *state;
+    wire_bytes second = {0};
+    wire_put_corpus(&at->wire, "message_reader/one_array");
+    wire_put_corpus(&second, "message_reader/sharded");
+    wire_bytes both = {0};
+    wire_put(&both, at->wire.bytes, at->wire.size);
+    wire_put(&both, second.bytes, second.size);
+    size_t consumed;
+    assert_ok(
+        spw__message_reader_feed(at->reader, both.bytes, both.size, &consumed, NULL));
+    assert_int_equal(consumed, at->wire.size);
+    /* Whole and not taken: no byte of the next is touched. */
+    size_t more = 77;
+    assert_ok(
+        spw__message_reader_feed(at->reader, both.bytes + consumed, 10, &more, NULL));
+    assert_int_equal(more, 0);
+    spw_payload *first = take(at->reader, &at->wire);
+    assert_ok(feed(at->reader, both.bytes + consumed, second.size, SIZE_MAX, NULL));
+    spw_payload_free(take(at->reader, &second));
+    spw_payload_free(first);
+    wire_clear(&second);
+    wire_clear(&both);
+}
+
+static void a_taken_message_is_held_until_it_is_freed(void **state)
+{
+    fixture *at = *state;
+    wire_put_corpus(&at->wire, "message_reader/two_shards");
+    assert_ok(feed(at->reader, at->wire.bytes, at->wire.size - 1, SIZE_MAX, NULL));
+    assert_int_equal(counted_context_charged(&at->counted, SPW_CHARGE_IN_FLIGHT),
+                     at->choosy.reserved_bytes);
+    assert_ok(feed(at->reader, at->wire.bytes + at->wire.size - 1, 1, 1, NULL));
+    spw_payload *payload = take(at->reader, &at->wire);
+    assert_int_equal(counted_context_charged(&at->counted, SPW_CHARGE_IN_FLIGHT), 0);
+    assert_int_equal(counted_context_charged(&at->counted, SPW_CHARGE_HELD),
+                     at->choosy.reserved_bytes);
+    spw_payload_free(payload);
+    counted_context_check_uncharged(&at->counted);
+}
+
+/* Two messages of stock's whose bodies come in frames of the same lengths: a pickled
+ * value with one buffer in two shards, and one with two buffers. */
+static void lengths_do_not_decide_what_belongs_together(void **state)
+{
+    fixture *at = *state;
+    static const char *const NAMES[] = {"message_reader/two_shards",
+                                        "message_reader/two_buffers"};
+    for (int buffers = 1; buffers <= 2; buffers++) {
+        wire_clear(&at->wire);
+        wire_put_corpus(&at->wire, NAMES[buffers - 1]);
+        assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, 100, NULL));
+        spw_payload *payload = take(at->reader, &at->wire);
+        assert_int_equal(spw_payload_count(payload), 5);
+        const spw_slice *first = &spw_payload_slices(payload)[3], *second = first + 1;
+        assert_int_equal(first->size, 4500);
+        assert_int_equal(second->size, 4500);
+        assert_int_equal(first->offset, 0);
+        assert_int_equal(spw_buffer_size(first->buffer), 9000 / buffers);
+        assert_int_equal(first->buffer == second->buffer, buffers == 1);
+        assert_int_equal(second->offset, buffers == 1 ? 4500 : 0);
+        spw_payload_free(payload);
+    }
+}
+
+static void direct_spans_the_shards_of_a_buffer(void **state)
+{
+    fixture *at = *state;
+    wire_put_corpus(&at->wire, "message_reader/two_shards");
+    size_t body = at->wire.size - 9000;
+    assert_ok(feed(at->reader, at->wire.bytes, body, SIZE_MAX, NULL));
+    size_t room;
+    char *direct = spw__message_reader_direct(at->reader, &room);
+    assert_int_equal(room, 9000);
+    memcpy(direct, at->wire.bytes + body, 4501);
+    assert_ok(spw__message_reader_advance(at->reader, 4501, NULL));
+    assert_ptr_equal(spw__message_reader_direct(at->reader, &room), direct + 4501);
+    assert_int_equal(room, 4499);
+    memcpy(direct + 4501, at->wire.bytes + body + 4501, room);
+    assert_ok(spw__message_reader_advance(at->reader, room, NULL));
+    spw_payload_free(take(at->reader, &at->wire));
+}
+
+static void a_sub_header_may_be_a_large_frame(void **state)
+{
+    fixture *at = *state;
+    wire_bytes frames[4] = {{0}};
+    wire_put_noise(&frames[0], 20, 1);
+    wire_put_map(&frames[1], 4);
+    wire_put_string(&frames[1], "pickled-obj");
+    wire_put(&frames[1], "\xc6\x00\x30\x00\x00", 5); /* 3 MiB of binary data */
+    wire_put_noise(&frames[1], 3 << 20, 2);
+    wire_put_string(&frames[1], "num-sub-frames");
+    wire_put_unsigned(&frames[1], 2);
+    wire_put_string(&frames[1], "split-num-sub-frames");
+    wire_put_array(&frames[1], 1);
+    wire_put_unsigned(&frames[1], 2);
+    wire_put_string(&frames[1], "split-offsets");
+    wire_put_array(&frames[1], 1);
+    wire_put_unsigned(&frames[1], 0);
+    wire_put_noise(&frames[2], 5000, 3);
+    wire_put_noise(&frames[3], 5000, 4);
+    wire_put_message(&at->wire, frames, 4, 1);
+    assert_ok(write_direct(at->reader, at->wire.bytes, at->wire.size, 1 << 20, NULL));
+    spw_payload *payload = take(at->reader, &at->wire);
+    const spw_slice *slices = spw_payload_slices(payload);
+    assert_int_equal(spw_buffer_size(slices[1].buffer), frames[1].size);
+    assert_int_equal(spw_buffer_size(slices[2].buffer), 10000);
+    assert_ptr_equal(slices[2].buffer, slices[3].buffer);
+    spw_payload_free(payload);
+    for (int i = 0; i < 4; i++)
+        wire_clear(&frames[i]);
+}
+
+static void many_tiny_frames_share_few_regions(void **state)
+{
+    fixture *at = *state;
+    enum { FRAMES = 200000 };
+    wire_bytes *frames = calloc(FRAMES, sizeof *frames);
+    assert_non_null(frames);
+    for (unsigned i = 0; i < FRAMES; i++)
+        wire_put_noise(&frames[i], i % 4, i);
+    wire_put_message(&at->wire, frames, FRAMES, FRAMES);
+    uint64_t calls = at->counted.allocator.calls;
+    assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, 65536, NULL));
+    /* 150,000 places of 64 bytes, 1,024 to a region. */
+    assert_in_range(at->choosy.reserved, 146, 148);
+    assert_in_range(at->counted.allocator.calls - calls, 1, 400);
+    spw_payload *payload = take(at->reader, &at->wire);
+    /* Nothing of such a message is kept for the next. */
+    spw_payload_free(payload);
+    assert_in_range(at->counted.allocator.live_bytes, 1, 65536);
+    for (size_t i = 0; i < FRAMES; i++)
+        wire_clear(&frames[i]);
+    free(frames);
+}
+
+static void put_head(wire_bytes *wire, uint64_t first_segment, uint64_t frames)
+{
+    wire_clear(wire);
+    wire_put_u64(wire, first_segment);
+    wire_put_u64(wire, frames);
+}
+
+/* wire is refused with status, for the reason given; whatever comes afterwards fails.
+ */
+static void refuse(fixture *at, spw_status status, const char *why)
+{
+    spw__message_reader *reader;
+    spw_sink sink = choosy_sink_over(&at->choosy, at->counted.context);
+    assert_ok(spw__message_reader_create(at->counted.context, sink, &reader, NULL));
+    spw_error error;
+    size_t consumed = 77;
+    spw_status got = spw__message_reader_feed(reader, at->wire.bytes, at->wire.size,
+                                              &consumed, &error);
+    assert_string_equal(spw_status_name(got), spw_status_name(status));
+    assert_int_equal(consumed, 77);
+    if (strstr(error.message, why) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.message, why);
+    counted_context_check_uncharged(&at->counted);
+    assert_status(spw__message_reader_feed(reader, "x", 1, &consumed, &error), CLOSED);
+    assert_false(spw__message_reader_is_whole(reader));
+    assert_false(spw__message_reader_is_idle(reader));
+    size_t room;
+    assert_null(spw__message_reader_direct(reader, &room));
+    assert_int_equal(room, 0);
+    spw__message_reader_free(reader);
+}
+
+static void impossible_heads_are_refused(void **state)
+{
+    fixture *at = *state;
+    put_head(&at->wire, 8, 0);
+    refuse(at, SPW_STATUS_PROTOCOL, "no frames");
+    for (uint64_t first_segment = 0; first_segment < 16; first_segment++) {
+        put_head(&at->wire, first_segment, 1);
+        refuse(at, SPW_STATUS_PROTOCOL, "cannot hold the lengths of 1 frames");
+    }
+    put_head(&at->wire, 1000, UINT64_MAX);
+    refuse(at, SPW_STATUS_PROTOCOL, "cannot hold the lengths");
+    put_head(&at->wire, 1000, UINT64_C(1) << 61); /* 8 * frames wraps to 0 */
+    refuse(at, SPW_STATUS_PROTOCOL, "cannot hold the lengths");
+    put_head(&at->wire, UINT64_MAX, (UINT64_C(1) << 24) + 1);
+    refuse(at, SPW_STATUS_LIMIT_EXCEEDED, "frames_per_message");
+    put_head(&at->wire, UINT64_MAX, UINT64_MAX / 8 - 1);
+    refuse(at, SPW_STATUS_LIMIT_EXCEEDED, "frames_per_message");
+}
+
+static void other_protocols_are_told_apart(void **state)
+{
+    fixture *at = *state;
+    static const char *const OTHERS[] = {
+        "GET / HTTP/1.1\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x01\x02\x03\x04\x05",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+    };
+    for (size_t i = 0; i < 3; i++) {
+        wire_clear(&at->wire);
+        wire_put(&at->wire, OTHERS[i], 16);
+        spw_error error;
+        size_t consumed;
+        spw__message_reader *reader;
+        assert_ok(spw__message_reader_create(
+            at->counted.context, spw_sink_heap(at->counted.context), &reader, NULL));
+        assert_int_not_equal(
+            spw__message_reader_feed(reader, at->wire.bytes, 16, &consumed, &error),
+            SPW_STATUS_OK);
+        assert_non_null(strstr(error.message, "is the peer a Dask process?"));
+        spw__message_reader_free(reader);
+    }
+}
+
+/* A table of two lengths. */
+static void put_table(wire_bytes *wire, uint64_t first_bytes, uint64_t first,
+                      uint64_t second)
+{
+    put_head(wire, 8 + 16 + first_bytes, 2);
+    wire_put_u64(wire, first);
+    wire_put_u64(wire, second);
+}
+
+static void impossible_tables_are_refused(void **state)
+{
+    fixture *at = *state;
+    put_table(&at->wire, 0, UINT64_MAX, 1); /* the sum wraps to 0 */
+    refuse(at, SPW_STATUS_LIMIT_EXCEEDED, "bytes_per_message");
+    put_table(&at->wire, 0, 1, UINT64_MAX);
+    refuse(at, SPW_STATUS_LIMIT_EXCEEDED, "bytes_per_message");
+    put_table(&at->wire, 0, UINT64_C(1) << 44, 1);
+    refuse(at, SPW_STATUS_LIMIT_EXCEEDED, "bytes_per_message");
+    static const uint64_t INSIDE[] = {1, 4, 6, 11, 13, UINT64_MAX - 24};
+    for (size_t i = 0; i < sizeof INSIDE / sizeof INSIDE[0]; i++) {
+        put_table(&at->wire, INSIDE[i], 5, 7);
+        refuse(at, SPW_STATUS_PROTOCOL, "ends inside a frame");
+    }
+    assert_int_equal(at->choosy.asked, 0);
+}
+
+static void the_first_segment_may_end_after_any_frame(void **state)
+{
+    fixture *at = *state;
+    wire_bytes frames[3] = {{0}};
+    wire_put_noise(&frames[0], 5, 1);
+    wire_put_noise(&frames[2], 7, 1);
+    for (size_t first_frames = 0; first_frames <= 3; first_frames++) {
+        wire_clear(&at->wire);
+        wire_put_message(&at->wire, frames, 3, first_frames);
+        assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, SIZE_MAX, NULL));
+        spw_payload_free(take(at->reader, &at->wire));
+    }
+    wire_clear(&frames[0]);
+    wire_clear(&frames[2]);
+}
+
+static void a_message_of_empty_frames_ends_with_its_table(void **state)
+{
+    fixture *at = *state;
+    wire_bytes frames[5] = {{0}};
+    wire_put_message(&at->wire, frames, 5, 5);
+    assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, 3, NULL));
+    spw_payload_free(take(at->reader, &at->wire));
+}
+
+static void a_long_table_takes_memory_as_it_comes(void **state)
+{
+    fixture *at = *state;
+    put_head(&at->wire, UINT64_C(1) << 40, 1 << 24);
+    assert_ok(feed(at->reader, at->wire.bytes, at->wire.size, SIZE_MAX, NULL));
+    uint64_t before = at->counted.allocator.live_bytes;
+    static const uint8_t NOTHING[8000] = {0};
+    assert_ok(feed(at->reader, NOTHING, sizeof NOTHING, 100, NULL));
+    assert_in_range(at->counted.allocator.peak_bytes - before, 8000, 24000);
+}
+
+static void a_body_over_the_budget_is_refused_before_it_comes(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 100000);
+    spw__message_reader *reader;
+    assert_ok(spw__message_reader_create(
+        counted.context, spw_sink_heap(counted.context), &reader, NULL));
+    wire_bytes wire = {0};
+    put_table(&wire, 5, 5, 200000);
+    wire_put_noise(&wire, 5, 1);
+    spw_error error;
+    assert_status(feed(reader, wire.bytes, wire.size, SIZE_MAX, &error),
+                  LIMIT_EXCEEDED);
+    assert_non_null(strstr(error.message, "raise the budget"));
+    counted_context_check_uncharged(&counted);
+    spw__message_reader_free(reader);
+    wire_clear(&wire);
+    counted_context_close(&counted);
+}
+
+/* Feeding on after a refusal wrote into a place that the frame had not got. */
+static void bug_a_lost_stream_could_be_fed(void **state)
+{
+    fixture *at = *state;
+    wire_put_corpus(&at->wire, "message_reader/two_buffers");
+    for (size_t n = 1; n <= 4; n++) {
+        spw__message_reader *reader;
+        choosy_sink choosy = {.refuse_at = n};
+        assert_ok(spw__message_reader_create(
+            at->counted.context, choosy_sink_over(&choosy, at->counted.context),
+            &reader, NULL));
+        spw_error error;
+        spw_status status =
+            n % 2 == 0
+                ? feed(reader, at->wire.bytes, at->wire.size, 10, &error)
+                : write_direct(reader, at->wire.bytes, at->wire.size, 10, &error);
+        if (n < 4) {
+            assert_status(status, LIMIT_EXCEEDED);
+            assert_string_equal(error.message, "refused by the test");
+            counted_context_check_uncharged(&at->counted);
+            assert_int_equal(choosy.aborted, choosy.reserved);
+            size_t consumed = 77, room;
+            assert_status(
+                spw__message_reader_feed(reader, at->wire.bytes, 10, &consumed, &error),
+                CLOSED);
+            assert_int_equal(consumed, 77);
+            assert_null(spw__message_reader_direct(reader, &room));
+        } else {
+            assert_ok(status);
+            spw_payload_free(take(reader, &at->wire));
+        }
+        spw__message_reader_free(reader);
+    }
+}
+
+static void messages_of_three_kinds(void **state)
+{
+    torture *t = *state;
+    static const char *const NAMES[] = {"message_reader/several_arrays",
+                                        "message_reader/two_buffers",
+                                        "message_reader/lz4_sharded"};
+    wire_bytes wire = {0};
+    spw__message_reader *reader = NULL;
+    TRY(spw__message_reader_create(t->context, spw_sink_heap(t->context), &reader,
+                                   &t->error));
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        wire_clear(&wire);
+        wire_put_corpus(&wire, NAMES[i]);
+        TRY(feed(reader, wire.bytes, wire.size, 50, &t->error));
+        spw_payload_free(take(reader, &wire));
+    }
+end:
+    spw__message_reader_free(reader);
+    wire_clear(&wire);
+}
+
+#define TEST_AT(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_AT(stocks_messages_are_read),
+        TEST_AT(a_message_may_be_cut_at_each_byte),
+        TEST_AT(a_message_may_come_in_any_pieces),
+        TEST_AT(a_reader_may_be_freed_after_each_byte),
+        TEST_AT(what_is_missing_is_told),
+        TEST_AT(messages_follow_each_other),
+        TEST_AT(a_taken_message_is_held_until_it_is_freed),
+        TEST_AT(lengths_do_not_decide_what_belongs_together),
+        TEST_AT(direct_spans_the_shards_of_a_buffer),
+        TEST_AT(a_sub_header_may_be_a_large_frame),
+        TEST_AT(many_tiny_frames_share_few_regions),
+        TEST_AT(impossible_heads_are_refused),
+        TEST_AT(other_protocols_are_told_apart),
+        TEST_AT(impossible_tables_are_refused),
+        TEST_AT(the_first_segment_may_end_after_any_frame),
+        TEST_AT(a_message_of_empty_frames_ends_with_its_table),
+        TEST_AT(a_long_table_takes_memory_as_it_comes),
+        TEST_AT(a_body_over_the_budget_is_refused_before_it_comes),
+        TEST_AT(bug_a_lost_stream_could_be_fed),
+    };
+    const struct CMUnitTest scenarios[] = {SCENARIO(messages_of_three_kinds)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("message_reader", scenarios);
+}

@@ -208,6 +208,8 @@ async def test_what_is_written_is_what_the_oracle_reads(message, count):
         assert await peer.receive_rest() == b""
 
 
+EMPTY_PICKLE = msgpack.packb({"num-sub-frames": 0, "pickled-obj": b""})
+
 GARBAGE = {
     "text": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
     "ones": b"\xff" * 64,
@@ -247,11 +249,12 @@ async def test_garbage_ends_the_comm(name):
         [msgpack.packb({"__Serialized__": 1}), msgpack.packb({"num-sub-frames": 9})],
         [msgpack.packb({"__Pickled__": 1}), msgpack.packb({"num-sub-frames": 0})],
         [msgpack.packb({"__Serialized__": 7})],
+        [msgpack.packb({"__Pickled__": 1}), EMPTY_PICKLE],
     ],
-    ids=range(7),
+    ids=range(8),
 )
 async def test_frames_that_do_not_decode_fail_as_in_stock(frames, caplog):
-    """The framing is whole, so the comm goes on."""
+    """The framing is whole, so the comm goes on, except when pickle wants more."""
 
     async def outcome(kind):
         async with comms(OURS, kind) as (near, far):

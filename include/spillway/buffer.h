@@ -22,8 +22,10 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_create(spw_context *context, size
                                                       spw_buffer **ret_buffer,
                                                       spw_error *error);
 /* Wrap memory of the caller's; not charged.
- * Borrows: data until release(user) is called. A failed call never calls it.
- * Returns: one reference. Thread: any. Errors: NO_MEMORY. */
+ * Borrows: data (NULL only when empty) until release(user) is called. A failed call
+ * never calls it.
+ * Returns: one reference. Thread: any. Errors: NO_MEMORY, INVALID_ARGUMENT (no data, no
+ * release callback). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_wrap(spw_context *context, void *data,
                                                     size_t size, bool is_writeable,
                                                     spw_release_fn release, void *user,

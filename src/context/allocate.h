@@ -14,8 +14,9 @@ void *spw__allocate(spw_context *context, size_t size, size_t alignment);
 void spw__release(spw_context *context, void *pointer, size_t size, size_t alignment);
 
 /* Grow an array of item_size items to at least needed of them, keeping its content.
- * On success *array and *capacity are updated. Errors: NO_MEMORY. */
-spw_status spw__grow(spw_context *context, void **array, size_t *capacity,
-                     size_t needed, size_t item_size, spw_error *error);
+ * array is the address of the caller's pointer, whatever it points to; on success the
+ * pointer and *capacity are updated. Errors: NO_MEMORY. */
+spw_status spw__grow(spw_context *context, void *array, size_t *capacity, size_t needed,
+                     size_t item_size, spw_error *error);
 
 #endif

@@ -146,8 +146,8 @@ void spw__release(spw_context *context, void *pointer, size_t size, size_t align
         context->allocator.release(context->allocator.user, pointer, size, alignment);
 }
 
-spw_status spw__grow(spw_context *context, void **array, size_t *capacity,
-                     size_t needed, size_t item_size, spw_error *error)
+spw_status spw__grow(spw_context *context, void *array, size_t *capacity, size_t needed,
+                     size_t item_size, spw_error *error)
 {
     if (needed <= *capacity)
         return SPW_STATUS_OK;
@@ -163,10 +163,14 @@ spw_status spw__grow(spw_context *context, void **array, size_t *capacity,
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for an array of %zu items of %zu bytes",
                               larger, item_size);
+    /* The caller's pointer is of another type than void *, so its bytes are copied: to
+     * read it through a void ** would break the aliasing rules. */
+    void *old;
+    memcpy(&old, array, sizeof old);
     if (*capacity > 0)
-        memcpy(grown, *array, *capacity * item_size);
-    spw__release(context, *array, *capacity * item_size, sizeof(void *));
-    *array = grown;
+        memcpy(grown, old, *capacity * item_size);
+    spw__release(context, old, *capacity * item_size, sizeof(void *));
+    memcpy(array, &grown, sizeof grown);
     *capacity = larger;
     return SPW_STATUS_OK;
 }

@@ -1,10 +1,10 @@
 /* The incremental parser: head, table of lengths, frames.
- * Invariant: in FRAMES, frame < frames, filled <= lengths[frame], and frame has a
- * place; in WHOLE, every byte of every frame has been written. Before FRAMES nothing
- * has been reserved for what the message claims: the table grows by what has arrived.
- */
+ * Invariant: in FRAMES, frame < frames, filled < lengths[frame], and frame has a place;
+ * in WHOLE, every byte of every frame has been written. Before FRAMES nothing has been
+ * reserved for what the message claims: the table grows by what has arrived. */
 #include "framing/message_reader.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,12 +18,15 @@
 /* A contiguous span is looked for over this many frames: a larger one is simply given
  * out in parts. */
 enum { SPAN_FRAMES = 64 };
+/* A longer table of lengths is not kept from one message to the next. */
+enum { KEPT_LENGTHS = 4096 };
 
 typedef enum reader_state {
     READING_HEAD,
     READING_LENGTHS,
     READING_FRAMES,
-    MESSAGE_WHOLE
+    MESSAGE_WHOLE,
+    STREAM_LOST
 } reader_state;
 
 struct spw__message_reader {
@@ -57,15 +60,48 @@ spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
     return SPW_STATUS_OK;
 }
 
+static void release_lengths(spw__message_reader *reader)
+{
+    spw__release(reader->context, reader->lengths,
+                 reader->lengths_capacity * sizeof(uint64_t), sizeof(void *));
+    reader->lengths = NULL;
+    reader->lengths_capacity = 0;
+}
+
 void spw__message_reader_free(spw__message_reader *reader)
 {
     if (reader == NULL)
         return;
     spw__placement_clear(&reader->placement);
-    spw__release(reader->context, reader->lengths,
-                 reader->lengths_capacity * sizeof(uint64_t), sizeof(void *));
+    release_lengths(reader);
     spw__release(reader->context, reader, sizeof *reader,
                  _Alignof(spw__message_reader));
+}
+
+/* The invariant; our own bugs break it, never the peer. */
+static void check(const spw__message_reader *reader)
+{
+    if (reader->state == READING_HEAD)
+        assert(reader->head_filled < sizeof reader->head);
+    if (reader->state == READING_LENGTHS)
+        assert(reader->length_bytes < 8 * reader->frames);
+    if (reader->state == READING_FRAMES) {
+        assert(reader->frame < reader->frames);
+        assert(reader->frame < spw_payload_count(reader->placement.payload));
+        assert(reader->filled < reader->lengths[reader->frame]);
+        assert(reader->missing >= reader->lengths[reader->frame] - reader->filled);
+    }
+    if (reader->state == MESSAGE_WHOLE)
+        assert(reader->missing == 0);
+    (void)reader; /* with NDEBUG nothing is left of this */
+}
+
+/* Without its place in the stream the reader can do no more: what the message holds is
+ * given back now, not when somebody comes round to closing the connection. */
+static void lose_stream(spw__message_reader *reader)
+{
+    spw__placement_abort(&reader->placement);
+    reader->state = STREAM_LOST;
 }
 
 /* The head is there: check what it claims before anything is allocated for it. */
@@ -89,7 +125,8 @@ static spw_status begin_lengths(spw__message_reader *reader, spw_error *error)
     if (frames > limit)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                               "a message of %" PRIu64 " frames is over the limit of "
-                              "%" PRIu64 " (frames_per_message)",
+                              "%" PRIu64 " (frames_per_message), or malformed; is the "
+                              "peer a Dask process?",
                               frames, limit);
     reader->first_segment = first_segment - 8 - 8 * frames;
     reader->frames = frames;
@@ -174,8 +211,8 @@ static size_t feed_lengths(spw__message_reader *reader, const uint8_t *data,
     size_t taken = size < wanted ? size : (size_t)wanted;
     size_t lengths = (size_t)((reader->length_bytes + taken + 7) / 8);
     *ret_status =
-        spw__grow(reader->context, (void **)&reader->lengths, &reader->lengths_capacity,
-                  lengths, sizeof(uint64_t), error);
+        spw__grow(reader->context, &reader->lengths, &reader->lengths_capacity, lengths,
+                  sizeof(uint64_t), error);
     if (*ret_status != SPW_STATUS_OK)
         return 0;
     memcpy((char *)reader->lengths + reader->length_bytes, data, taken);
@@ -210,6 +247,10 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
 {
     const uint8_t *next = data;
     spw_status status = SPW_STATUS_OK;
+    check(reader);
+    if (reader->state == STREAM_LOST)
+        return spw__error_set(error, SPW_STATUS_CLOSED, 0,
+                              "the stream was lost by an earlier error");
     while (status == SPW_STATUS_OK && size > 0 && reader->state != MESSAGE_WHOLE) {
         size_t taken = 0;
         if (reader->state == READING_HEAD)
@@ -221,9 +262,13 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
         next += taken;
         size -= taken;
     }
-    if (status == SPW_STATUS_OK)
-        *ret_consumed = (size_t)(next - (const uint8_t *)data);
-    return status;
+    if (status != SPW_STATUS_OK) {
+        lose_stream(reader);
+        return status;
+    }
+    check(reader);
+    *ret_consumed = (size_t)(next - (const uint8_t *)data);
+    return SPW_STATUS_OK;
 }
 
 void *spw__message_reader_direct(spw__message_reader *reader, size_t *ret_size)
@@ -249,16 +294,21 @@ void *spw__message_reader_direct(spw__message_reader *reader, size_t *ret_size)
 spw_status spw__message_reader_advance(spw__message_reader *reader, size_t size,
                                        spw_error *error)
 {
+    check(reader);
     while (size > 0) {
+        assert(reader->state == READING_FRAMES);
         uint64_t wanted = reader->lengths[reader->frame] - reader->filled;
         size_t step = size < wanted ? size : (size_t)wanted;
         reader->filled += step;
         reader->missing -= step;
         size -= step;
         spw_status status = finish_frames(reader, error);
-        if (status != SPW_STATUS_OK)
+        if (status != SPW_STATUS_OK) {
+            lose_stream(reader);
             return status;
+        }
     }
+    check(reader);
     return SPW_STATUS_OK;
 }
 
@@ -285,7 +335,11 @@ uint64_t spw__message_reader_missing(const spw__message_reader *reader)
 
 spw_payload *spw__message_reader_take(spw__message_reader *reader)
 {
+    assert(reader->state == MESSAGE_WHOLE);
     reader->state = READING_HEAD;
     reader->head_filled = 0;
-    return spw__placement_commit(&reader->placement);
+    spw_payload *payload = spw__placement_commit(&reader->placement);
+    if (reader->lengths_capacity > KEPT_LENGTHS)
+        release_lengths(reader);
+    return payload;
 }

@@ -3,8 +3,9 @@
  *
  * Use: while bytes come, either feed() them from a read-ahead buffer, or read straight
  * into direct() and say so by advance(). When is_whole(), take() the payload; the next
- * feed() begins the next message. After any error the stream is lost: clear() the
- * reader and close the connection. One thread at a time. */
+ * feed() begins the next message. After any error the stream is lost, the message under
+ * way is aborted at once, and every further feed() fails: free the reader and close the
+ * connection. One thread at a time. */
 #ifndef SPW_FRAMING_MESSAGE_READER_H
 #define SPW_FRAMING_MESSAGE_READER_H
 
@@ -22,7 +23,8 @@ void spw__message_reader_free(spw__message_reader *reader);
 
 /* Parse at most size bytes and stop when a message is whole.
  * Returns: how many bytes were consumed (all of them unless a message became whole).
- * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, and what the sink answers. */
+ * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, what the sink answers, and CLOSED after
+ * an earlier error. */
 spw_status spw__message_reader_feed(spw__message_reader *reader, const void *data,
                                     size_t size, size_t *ret_consumed,
                                     spw_error *error);

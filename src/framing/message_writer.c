@@ -4,6 +4,7 @@
  * Invariant: pieces[first..count) are unsent, the first of them from skip on. */
 #include "framing/message_writer.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "context/allocate.h"
@@ -25,28 +26,29 @@ struct spw__message_writer {
 };
 
 /* How many frames go into the first segment, which a stock reader reads into one
- * buffer. Large buffers there share its life, so at most one is let in, with all of
- * its shards: a reader then merges them without a copy. What precedes it must be
- * negligible, and after it nothing follows that could be kept apart from it. */
+ * buffer. The rule is stock's own, so that a stock peer's memory is as it would be:
+ * everything that is consumed while the message is decoded, and one buffer that lives
+ * on (with all of its shards, which then merge without a copy), unless it would keep
+ * alive more than a negligible amount before it. Shards are known by lying side by
+ * side. */
 static size_t first_segment_frames(const spw_slice *slices, size_t count)
 {
     uint64_t before = 0;
-    size_t i = 0;
-    while (i < count && (slices[i].flags & SPW_SLICE_TRANSIENT))
-        before += slices[i++].size;
-    if (i == count)
-        return count;
-    size_t first = i;
-    uint64_t buffer = slices[i].size;
-    const char *end = (const char *)spw_slice_data(&slices[i]) + slices[i].size;
-    for (i++; i < count && !(slices[i].flags & SPW_SLICE_TRANSIENT); i++) {
-        if (spw_slice_data(&slices[i]) != end || slices[i - 1].size == 0)
-            break;
-        buffer += slices[i].size;
-        end += slices[i].size;
+    bool has_buffer = false;
+    const char *end = NULL; /* of the buffer that lives on; an empty one has no shards */
+    for (size_t i = 0; i < count; i++) {
+        const spw_slice *slice = &slices[i];
+        if (!(slice->flags & SPW_SLICE_TRANSIENT)) {
+            const char *start = spw_slice_data(slice);
+            uint64_t negligible = slice->size / 20 > 2048 ? slice->size / 20 : 2048;
+            if (has_buffer ? start != end : before > negligible)
+                return i;
+            has_buffer = true;
+            end = slice->size > 0 ? start + slice->size : NULL;
+        }
+        before += slice->size;
     }
-    uint64_t negligible = buffer / 20 > 2048 ? buffer / 20 : 2048;
-    return before > negligible ? first : i;
+    return count;
 }
 
 static bool is_copied(const spw_slice *slice)
@@ -189,6 +191,7 @@ size_t spw__message_writer_pieces(const spw__message_writer *writer,
 
 void spw__message_writer_advance(spw__message_writer *writer, uint64_t bytes)
 {
+    assert(bytes <= writer->unsent);
     writer->unsent -= bytes;
     while (bytes > 0) {
         size_t left = writer->pieces[writer->first].iov_len - writer->skip;

@@ -14,6 +14,8 @@
 static const uint64_t SMALL_BELOW_BYTES = 4096;
 static const uint64_t SHARED_REGION_BYTES = 65536;
 static const uint64_t NO_FRAME = UINT64_MAX;
+/* Scratch of more entries than this is not kept from one message to the next. */
+static const size_t KEPT_ENTRIES = 4096;
 
 static uint64_t aligned(uint64_t size)
 {
@@ -39,9 +41,9 @@ static spw_status reserve(spw__placement *placement, uint64_t size,
                           spw_buffer **ret_buffer, uint64_t *ret_offset,
                           spw_error *error)
 {
-    spw_status status = spw__grow(
-        placement->context, (void **)&placement->regions, &placement->region_capacity,
-        placement->region_count + 1, sizeof(spw_slice), error);
+    spw_status status =
+        spw__grow(placement->context, &placement->regions, &placement->region_capacity,
+                  placement->region_count + 1, sizeof(spw_slice), error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_slice *region = &placement->regions[placement->region_count];
@@ -73,8 +75,10 @@ static spw_status append(spw__placement *placement, spw_buffer *buffer, uint64_t
 }
 
 /* A shared region with room for the small frames from frame on, or for as many of them
- * as one region takes. The look ahead stops there, so all look-aheads of a message
- * together pass over it once. */
+ * as one region takes. A region is used up by the small frames that it was made for, or
+ * not at all by those that turn out to be shards of a larger buffer, so look-aheads do
+ * not overlap: together they pass over the message once, and the room that they take
+ * for nothing is no more than the larger buffers themselves take. */
 static spw_status begin_shared(spw__placement *placement, uint64_t frame,
                                uint64_t needed, spw_error *error)
 {
@@ -181,11 +185,10 @@ spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
     if (slice->size <= placement->context->limits.sub_header_bytes)
         parsed = spw__sub_header_parse(&placement->header, placement->context,
                                        spw_slice_data(slice), (size_t)slice->size,
-                                       &status, error);
+                                       placement->frames - frame - 1, &status, error);
     if (status != SPW_STATUS_OK)
         return status;
-    uint64_t behind = placement->frames - frame - 1;
-    if (!parsed || placement->header.sub_frames > behind) {
+    if (!parsed) {
         placement->next_header = NO_FRAME;
         return SPW_STATUS_OK;
     }
@@ -207,11 +210,25 @@ static void drop_regions(spw__placement *placement,
     placement->frames = 0;
 }
 
+static void release_scratch(spw__placement *placement)
+{
+    spw__release(placement->context, placement->regions,
+                 placement->region_capacity * sizeof(spw_slice), sizeof(void *));
+    placement->regions = NULL;
+    placement->region_capacity = 0;
+    spw__sub_header_clear(&placement->header, placement->context);
+}
+
 spw_payload *spw__placement_commit(spw__placement *placement)
 {
     spw_payload *payload = placement->payload;
     placement->payload = NULL;
     drop_regions(placement, placement->sink.ops->commit);
+    const spw__sub_header *header = &placement->header;
+    if (placement->region_capacity > KEPT_ENTRIES ||
+        header->buffer_capacity > KEPT_ENTRIES ||
+        header->compressed_capacity > KEPT_ENTRIES)
+        release_scratch(placement);
     return payload;
 }
 
@@ -225,9 +242,5 @@ void spw__placement_abort(spw__placement *placement)
 void spw__placement_clear(spw__placement *placement)
 {
     spw__placement_abort(placement);
-    spw__release(placement->context, placement->regions,
-                 placement->region_capacity * sizeof(spw_slice), sizeof(void *));
-    placement->regions = NULL;
-    placement->region_capacity = 0;
-    spw__sub_header_clear(&placement->header, placement->context);
+    release_scratch(placement);
 }

@@ -5,9 +5,12 @@
 #include "context/allocate.h"
 #include "framing/msgpack_scan.h"
 
-static bool key_is(const uint8_t *key, uint64_t size, const char *name)
+/* key is what stands before text, which the caller has found to be all there. */
+static bool key_is(const spw__byte_reader *text, const spw__msgpack_item *key,
+                   const char *name)
 {
-    return size == strlen(name) && memcmp(key, name, (size_t)size) == 0;
+    return key->kind == SPW__MSGPACK_STRING && key->value == strlen(name) &&
+           memcmp(text->next, name, (size_t)key->value) == 0;
 }
 
 static bool read_unsigned(spw__byte_reader *reader, uint64_t *ret_value)
@@ -30,56 +33,57 @@ static bool read_array(spw__byte_reader *reader, uint64_t *ret_items)
     return true;
 }
 
+/* How many sub-frames make up each buffer. A list longer than the frames behind has
+ * empty buffers in it; they are legal, but not worth eight bytes for each. */
 static bool read_buffer_frames(spw__sub_header *header, spw_context *context,
-                               spw__byte_reader *reader, spw_status *ret_status,
-                               spw_error *error)
+                               spw__byte_reader *reader, uint64_t frames_behind,
+                               spw_status *ret_status, spw_error *error)
 {
+    header->has_buffers = false;
+    spw__byte_reader list = *reader;
     uint64_t items;
-    if (!read_array(reader, &items))
-        return false;
-    *ret_status =
-        spw__grow(context, (void **)&header->buffer_frames, &header->buffer_capacity,
-                  (size_t)items, sizeof *header->buffer_frames, error);
+    if (!read_array(&list, &items) || items > frames_behind)
+        return spw__msgpack_skip(reader);
+    *ret_status = spw__grow(context, &header->buffer_frames, &header->buffer_capacity,
+                            (size_t)items, sizeof *header->buffer_frames, error);
     if (*ret_status != SPW_STATUS_OK)
         return false;
     for (uint64_t i = 0; i < items; i++)
-        if (!read_unsigned(reader, &header->buffer_frames[i]))
-            return false;
+        if (!read_unsigned(&list, &header->buffer_frames[i]))
+            return spw__msgpack_skip(reader);
+    *reader = list;
     header->buffer_count = (size_t)items;
     header->has_buffers = true;
     return true;
 }
 
+/* Which sub-frames are compressed. Only the order of nothing and something matters; the
+ * value's decoder reads the names. */
 static bool read_compression(spw__sub_header *header, spw_context *context,
-                             spw__byte_reader *reader, spw_status *ret_status,
-                             spw_error *error)
+                             spw__byte_reader *reader, uint64_t frames_behind,
+                             spw_status *ret_status, spw_error *error)
 {
-    spw__byte_reader ahead = *reader;
-    spw__msgpack_item item;
-    if (spw__msgpack_next(&ahead, &item) && item.kind == SPW__MSGPACK_NIL) {
-        *reader = ahead;
-        return true;
-    }
+    header->compressed_count = 0;
+    spw__byte_reader list = *reader;
     uint64_t items;
-    if (!read_array(reader, &items))
-        return false;
+    if (!read_array(&list, &items))
+        return spw__msgpack_skip(reader);
+    if (items > frames_behind)
+        items = frames_behind;
     *ret_status =
-        spw__grow(context, (void **)&header->is_compressed,
-                  &header->compressed_capacity, (size_t)items, sizeof(bool), error);
+        spw__grow(context, &header->is_compressed, &header->compressed_capacity,
+                  (size_t)items, sizeof(bool), error);
     if (*ret_status != SPW_STATUS_OK)
         return false;
     for (uint64_t i = 0; i < items; i++) {
-        if (!spw__msgpack_next(reader, &item))
+        spw__byte_reader name = list;
+        spw__msgpack_item item;
+        if (!spw__msgpack_skip(&list) || !spw__msgpack_next(&name, &item))
             return false;
         header->is_compressed[i] = item.kind != SPW__MSGPACK_NIL;
-        if ((item.kind == SPW__MSGPACK_STRING || item.kind == SPW__MSGPACK_OTHER) &&
-            !spw__byte_reader_skip(reader, item.value))
-            return false;
-        if (item.kind == SPW__MSGPACK_ARRAY || item.kind == SPW__MSGPACK_MAP)
-            return false;
     }
     header->compressed_count = (size_t)items;
-    return true;
+    return spw__msgpack_skip(reader);
 }
 
 /* Offsets that are not the running sum of the counts share or skip sub-frames; such a
@@ -101,8 +105,8 @@ static bool offsets_follow(const spw__sub_header *header, spw__byte_reader offse
 }
 
 bool spw__sub_header_parse(spw__sub_header *header, spw_context *context,
-                           const void *data, size_t size, spw_status *ret_status,
-                           spw_error *error)
+                           const void *data, size_t size, uint64_t frames_behind,
+                           spw_status *ret_status, spw_error *error)
 {
     spw__byte_reader reader = spw__byte_reader_over(data, size);
     spw__byte_reader offsets = spw__byte_reader_over(data, 0);
@@ -114,30 +118,28 @@ bool spw__sub_header_parse(spw__sub_header *header, spw_context *context,
     if (!spw__msgpack_next(&reader, &map) || map.kind != SPW__MSGPACK_MAP)
         return false;
     for (uint64_t pair = 0; pair < map.value; pair++) {
+        spw__byte_reader name = reader;
         spw__msgpack_item key;
-        if (!spw__msgpack_next(&reader, &key) || key.kind != SPW__MSGPACK_STRING)
+        if (!spw__msgpack_skip(&reader) || !spw__msgpack_next(&name, &key))
             return false;
-        const uint8_t *name = reader.next;
-        if (!spw__byte_reader_skip(&reader, key.value))
-            return false;
-        if (key_is(name, key.value, "num-sub-frames")) {
-            has_count = read_unsigned(&reader, &header->sub_frames);
-            if (!has_count)
-                return false;
-        } else if (key_is(name, key.value, "split-num-sub-frames")) {
-            if (!read_buffer_frames(header, context, &reader, ret_status, error))
-                return false;
-        } else if (key_is(name, key.value, "compression")) {
-            if (!read_compression(header, context, &reader, ret_status, error))
-                return false;
-        } else {
-            if (key_is(name, key.value, "split-offsets"))
+        bool is_read;
+        if (key_is(&name, &key, "num-sub-frames"))
+            is_read = has_count = read_unsigned(&reader, &header->sub_frames);
+        else if (key_is(&name, &key, "split-num-sub-frames"))
+            is_read = read_buffer_frames(header, context, &reader, frames_behind,
+                                         ret_status, error);
+        else if (key_is(&name, &key, "compression"))
+            is_read = read_compression(header, context, &reader, frames_behind,
+                                       ret_status, error);
+        else {
+            if (key_is(&name, &key, "split-offsets"))
                 offsets = reader;
-            if (!spw__msgpack_skip(&reader))
-                return false;
+            is_read = spw__msgpack_skip(&reader);
         }
+        if (!is_read)
+            return false;
     }
-    if (!has_count)
+    if (!has_count || header->sub_frames > frames_behind)
         return false;
     header->has_buffers = header->has_buffers && offsets_follow(header, offsets);
     return true;

@@ -14,18 +14,20 @@ typedef struct spw__sub_header {
     bool has_buffers;
     uint64_t *buffer_frames; /* own array, kept from one parse to the next */
     size_t buffer_count, buffer_capacity;
-    /* One entry a sub-frame, true for those that the sender compressed; NULL-sized
-     * when none is. */
+    /* One entry a sub-frame, true for those that the sender compressed; no entries when
+     * none is. */
     bool *is_compressed;
     size_t compressed_count, compressed_capacity;
 } spw__sub_header;
 
-/* Read a msgpack map. The arrays grow by what data holds, never by what it claims.
+/* Read a msgpack map that frames_behind frames follow in the message: it cannot have
+ * more sub-frames, nor more buffers than that are told apart. The arrays grow by what
+ * data holds, never by what it claims.
  * Returns: false when it is not a sub-header; that is no error, just another form.
  * Errors: NO_MEMORY through ret_status. */
 bool spw__sub_header_parse(spw__sub_header *header, spw_context *context,
-                           const void *data, size_t size, spw_status *ret_status,
-                           spw_error *error);
+                           const void *data, size_t size, uint64_t frames_behind,
+                           spw_status *ret_status, spw_error *error);
 void spw__sub_header_clear(spw__sub_header *header, spw_context *context);
 
 #endif

@@ -68,11 +68,15 @@ spw_status spw_buffer_wrap(spw_context *context, void *data, size_t size,
     if (release == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a wrapped buffer needs a release callback");
+    if (data == NULL && size > 0)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "a wrapped buffer of %zu bytes has no address", size);
     spw_buffer *buffer;
     spw_status status = make(context, &buffer, error);
     if (status != SPW_STATUS_OK)
         return status;
-    buffer->data = data;
+    /* An empty buffer has an address here too; which one does not matter. */
+    buffer->data = data != NULL ? data : buffer;
     buffer->size = size;
     buffer->is_writeable = is_writeable;
     buffer->release = release;

@@ -15,7 +15,8 @@ typedef struct spw__byte_reader {
 static inline spw__byte_reader spw__byte_reader_over(const void *data, size_t size)
 {
     const uint8_t *start = data;
-    return (spw__byte_reader){start, start + size};
+    /* No arithmetic on NULL, not even by 0. */
+    return (spw__byte_reader){start, size > 0 ? start + size : start};
 }
 
 static inline size_t spw__byte_reader_left(const spw__byte_reader *reader)

@@ -23,8 +23,8 @@ spw_status spw_payload_create(spw_context *context, size_t capacity,
     *payload = (spw_payload){.context = spw_context_ref(context)};
     spw_status status = SPW_STATUS_OK;
     if (capacity > 0)
-        status = spw__grow(context, (void **)&payload->slices, &payload->capacity,
-                           capacity, sizeof(spw_slice), error);
+        status = spw__grow(context, &payload->slices, &payload->capacity, capacity,
+                           sizeof(spw_slice), error);
     if (status != SPW_STATUS_OK) {
         spw_payload_free(payload);
         return status;
@@ -54,7 +54,7 @@ spw_status spw_payload_append(spw_payload *payload, const spw_slice *slice,
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a slice reaches past the end of its buffer");
     spw_status status =
-        spw__grow(payload->context, (void **)&payload->slices, &payload->capacity,
+        spw__grow(payload->context, &payload->slices, &payload->capacity,
                   payload->count + 1, sizeof(spw_slice), error);
     if (status != SPW_STATUS_OK)
         return status;

@@ -426,7 +426,7 @@ static void survives_each_failed_allocation(void **state)
     codec_frame frame = subject->write(subject->id, plain, size);
     counted_context counted;
     counted_context_open(&counted, 0, 0);
-    size_t live_before = counted.live_allocations;
+    size_t live_before = counted.allocator.live_blocks;
     size_t n = 0;
     spw_buffer *buffer = NULL;
     spw_status status;
@@ -436,7 +436,7 @@ static void survives_each_failed_allocation(void **state)
         status = expand(&counted, subject, &frame, &buffer);
         if (status != SPW_STATUS_OK) {
             assert_int_equal(status, SPW_STATUS_NO_MEMORY);
-            assert_int_equal(counted.live_allocations, live_before);
+            assert_int_equal(counted.allocator.live_blocks, live_before);
         }
     } while (status != SPW_STATUS_OK);
     print_message("%s: each of %zu allocations failed once\n", subject->name, n - 1);

@@ -1,16 +1,14 @@
-/* A context for tests: a budget of its own and an allocator that counts what is live
- * and can refuse one allocation. */
+/* A context for tests: a budget of its own and the counting allocator. */
 #ifndef TEST_COUNTED_CONTEXT_H
 #define TEST_COUNTED_CONTEXT_H
 
+#include "counting_allocator.h"
 #include "spillway/context.h"
 
 typedef struct counted_context {
     spw_context *context;
     spw_budget *budget;
-    size_t live_allocations;
-    size_t calls;   /* allocations asked for since fail_at was set */
-    size_t fail_at; /* the call that is refused; 0: none */
+    counting_allocator allocator;
 } counted_context;
 
 /* Zero means no limit. */
@@ -21,6 +19,8 @@ void counted_context_close(counted_context *counted);
 
 /* Refuse the n-th allocation from now on (0: none). */
 void counted_context_fail_at(counted_context *counted, size_t n);
+/* What is charged now. */
+uint64_t counted_context_charged(const counted_context *counted, spw_charge charge);
 /* Fails the test unless nothing is charged. */
 void counted_context_check_uncharged(const counted_context *counted);
 

@@ -1,0 +1,259 @@
+/* Fuzz target: a stream of messages. It is read twice, once as one piece, once cut in
+ * pieces that follow from its content, part of them through direct() and advance().
+ * Both must give the same messages and the same end, and for each:
+ * - what is placed is what was sent, by a second, simpler reading of the format here;
+ * - each frame is aligned or follows the one before it, and none overlap;
+ * - nothing is reserved before the table of lengths is there, and afterwards no more
+ *   than twice what it announces (an aligned place for each frame, and room in shared
+ *   regions that larger buffers of small shards do not use);
+ * - what is allocated beside is bounded by what has arrived;
+ * - a taken message is HELD and nothing else is, and after free nothing is charged.
+ *
+ * The corpus has messages of stock Dask, written by make_corpus.py. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framing/message_reader.h"
+#include "spillway/spillway.h"
+
+#define FRAMES_LIMIT 4096
+#define BYTES_LIMIT ((uint64_t)1 << 20)
+
+static void require(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* Our own allocator: what is live beside the reserved bodies. */
+typedef struct memory {
+    uint64_t live_bytes;
+} memory;
+
+static void *allocate(void *user, size_t size, size_t alignment)
+{
+    memory *mine = user;
+    void *pointer;
+    if (alignment < sizeof(void *))
+        alignment = sizeof(void *);
+    if (posix_memalign(&pointer, alignment, size) != 0)
+        return NULL;
+    mine->live_bytes += size;
+    return pointer;
+}
+
+static void release(void *user, void *pointer, size_t size, size_t alignment)
+{
+    (void)alignment;
+    memory *mine = user;
+    mine->live_bytes -= size;
+    free(pointer);
+}
+
+typedef struct reading {
+    const uint8_t *data;
+    size_t size;
+    bool is_cut;
+    uint32_t random;
+    /* What was found. */
+    size_t place;    /* bytes consumed */
+    size_t start;    /* of the message under way */
+    uint64_t digest; /* over all messages: frames and their content */
+    spw_status status;
+    memory memory;
+    uint64_t memory_before;
+    spw_budget *budget;
+    spw_context *context;
+    spw__message_reader *reader;
+} reading;
+
+static uint32_t next_random(reading *run)
+{
+    run->random ^= run->random << 13;
+    run->random ^= run->random >> 17;
+    run->random ^= run->random << 5;
+    return run->random;
+}
+
+static uint64_t number_at(const uint8_t *data)
+{
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | data[i];
+    return value;
+}
+
+/* The frames of the message under way, and what its table announces, once all of it is
+ * there. */
+static bool read_table(const reading *run, uint64_t *ret_frames, uint64_t *ret_bytes)
+{
+    size_t there = run->place - run->start;
+    if (there < 16)
+        return false;
+    uint64_t frames = number_at(run->data + run->start + 8);
+    if (frames > (there - 16) / 8)
+        return false;
+    uint64_t bytes = 64;
+    for (uint64_t i = 0; i < frames; i++)
+        bytes += (number_at(run->data + run->start + 16 + 8 * i) + 63) / 64 * 64;
+    *ret_frames = frames;
+    *ret_bytes = bytes;
+    return true;
+}
+
+static void check_memory(const reading *run)
+{
+    spw_budget_figures figures;
+    spw_budget_read(run->budget, &figures);
+    uint64_t reserved = figures.used_bytes[SPW_CHARGE_IN_FLIGHT];
+    require(figures.used_bytes[SPW_CHARGE_QUEUED] == 0);
+    require(figures.used_bytes[SPW_CHARGE_HELD] == 0);
+    uint64_t frames = 0, announced = 0;
+    bool has_table = read_table(run, &frames, &announced);
+    if (run->status != SPW_STATUS_OK || !has_table)
+        require(reserved == 0);
+    else
+        require(reserved <= 2 * announced);
+    /* 8 bytes of table a frame; slices, regions, buffers and lists for it beside. */
+    uint64_t beside = run->memory.live_bytes - run->memory_before - reserved;
+    require(beside <= 1024 + 32 * (uint64_t)run->size + 512 * frames);
+}
+
+static uint64_t mix(uint64_t digest, const uint8_t *data, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i++)
+        digest = (digest ^ data[i]) * UINT64_C(1099511628211);
+    return (digest ^ size) * UINT64_C(1099511628211);
+}
+
+static void check_places(const spw_slice *slices, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t data = (uintptr_t)spw_slice_data(&slices[i]);
+        require(slices[i].offset + slices[i].size <= spw_buffer_size(slices[i].buffer));
+        bool follows = i > 0 && slices[i].buffer == slices[i - 1].buffer &&
+                       slices[i].offset == slices[i - 1].offset + slices[i - 1].size;
+        require(data % SPW_BUFFER_ALIGNMENT == 0 || follows);
+        if (i > 0 && slices[i].buffer == slices[i - 1].buffer)
+            require(slices[i].offset >= slices[i - 1].offset + slices[i - 1].size);
+    }
+}
+
+/* A message is whole: is it what was sent? */
+static void take(reading *run)
+{
+    uint64_t frames, announced;
+    require(read_table(run, &frames, &announced));
+    spw_payload *payload = spw__message_reader_take(run->reader);
+    require(spw_payload_count(payload) == frames);
+    const spw_slice *slices = spw_payload_slices(payload);
+    check_places(slices, frames);
+    size_t place = run->start + 16 + 8 * (size_t)frames;
+    for (uint64_t i = 0; i < frames; i++) {
+        require(slices[i].size == number_at(run->data + run->start + 16 + 8 * i));
+        require(memcmp(spw_slice_data(&slices[i]), run->data + place,
+                       (size_t)slices[i].size) == 0);
+        run->digest = mix(run->digest, run->data + place, slices[i].size);
+        place += (size_t)slices[i].size;
+    }
+    require(place == run->place);
+    require(spw__message_reader_is_idle(run->reader));
+
+    spw_budget_figures figures;
+    spw_budget_read(run->budget, &figures);
+    require(figures.used_bytes[SPW_CHARGE_IN_FLIGHT] == 0);
+    require(figures.used_bytes[SPW_CHARGE_HELD] >= spw_payload_bytes(payload));
+    spw_payload_free(payload);
+    spw_budget_read(run->budget, &figures);
+    require(figures.used_bytes[SPW_CHARGE_HELD] == 0);
+    run->start = run->place;
+}
+
+static void step(reading *run)
+{
+    size_t left = run->size - run->place;
+    size_t size = left;
+    if (run->is_cut) {
+        uint32_t choice = next_random(run);
+        size = choice % 8 == 0 ? 1 : 1 + (choice >> 8) % (choice % 8 == 1 ? 5000 : 64);
+        size = size < left ? size : left;
+    }
+    size_t room = 0;
+    void *direct = NULL;
+    if (run->is_cut && next_random(run) % 2 == 0)
+        direct = spw__message_reader_direct(run->reader, &room);
+    if (room > 0) {
+        size = size < room ? size : room;
+        memcpy(direct, run->data + run->place, size);
+        run->place += size;
+        run->status = spw__message_reader_advance(run->reader, size, NULL);
+    } else {
+        size_t consumed = size; /* stays so on an error, which ends the run */
+        run->status = spw__message_reader_feed(run->reader, run->data + run->place,
+                                               size, &consumed, NULL);
+        require(run->status != SPW_STATUS_OK || consumed == size ||
+                spw__message_reader_is_whole(run->reader));
+        run->place += consumed;
+    }
+}
+
+static void check_lost(reading *run)
+{
+    size_t size, consumed = 77;
+    require(run->status == SPW_STATUS_PROTOCOL ||
+            run->status == SPW_STATUS_LIMIT_EXCEEDED);
+    require(spw__message_reader_direct(run->reader, &size) == NULL && size == 0);
+    require(spw__message_reader_feed(run->reader, "x", 1, &consumed, NULL) ==
+            SPW_STATUS_CLOSED);
+    require(consumed == 77 && !spw__message_reader_is_whole(run->reader) &&
+            !spw__message_reader_is_idle(run->reader));
+}
+
+static void read_all(reading *run)
+{
+    require(spw_budget_create(0, &run->budget, NULL) == SPW_STATUS_OK);
+    spw_context_options options = SPW_CONTEXT_OPTIONS_INIT;
+    options.allocator = (spw_allocator){allocate, release, &run->memory};
+    options.budget = run->budget;
+    options.limits.frames_per_message = FRAMES_LIMIT;
+    options.limits.bytes_per_message = BYTES_LIMIT;
+    require(spw_context_create(&options, &run->context, NULL) == SPW_STATUS_OK);
+    require(spw__message_reader_create(run->context, spw_sink_heap(run->context),
+                                       &run->reader, NULL) == SPW_STATUS_OK);
+    run->memory_before = run->memory.live_bytes;
+
+    while (run->status == SPW_STATUS_OK && run->place < run->size) {
+        step(run);
+        check_memory(run);
+        if (run->status == SPW_STATUS_OK && spw__message_reader_is_whole(run->reader))
+            take(run);
+    }
+    if (run->status != SPW_STATUS_OK)
+        check_lost(run);
+    else
+        require(spw__message_reader_is_idle(run->reader) == (run->place == run->start));
+
+    spw__message_reader_free(run->reader);
+    spw_budget_figures figures;
+    spw_budget_read(run->budget, &figures);
+    require(figures.used_bytes[SPW_CHARGE_IN_FLIGHT] == 0);
+    spw_context_unref(run->context);
+    require(run->memory.live_bytes == 0);
+    spw_budget_free(run->budget);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    reading whole = {.data = data, .size = size};
+    reading cut = {.data = data, .size = size, .is_cut = true};
+    cut.random = (uint32_t)mix(UINT64_C(14695981039346656037), data, size) | 1;
+    read_all(&whole);
+    read_all(&cut);
+    require(whole.status == cut.status && whole.digest == cut.digest &&
+            whole.start == cut.start);
+    return 0;
+}

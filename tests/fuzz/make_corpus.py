@@ -1,0 +1,169 @@
+"""Write the corpora of the framing fuzzers, and the table that the message writer is
+compared with, from messages that stock Dask makes.
+
+Run it in an environment with distributed, numpy, pandas, lz4, zstandard and
+python-snappy, and commit what changes. It writes
+    corpus/message_reader/NAME       a message as stock puts it on the wire
+    corpus/sub_header/NAME-K         sub-header K of that message
+    ../unit/framing/stock_messages.h frames and first segment of each message
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import distributed
+import msgpack
+import numpy as np
+import pandas as pd
+from distributed.comm.tcp import _add_frames_header
+from distributed.protocol import Serialize, ToPickle, dumps, loads
+from distributed.utils import nbytes
+
+HERE = pathlib.Path(__file__).parent
+TABLE = HERE.parent / "unit" / "framing" / "stock_messages.h"
+
+
+class Holder:
+    """Pickled as one value, so that its arrays share one sub-header."""
+
+    def __init__(self, *arrays: np.ndarray) -> None:
+        self.arrays = arrays
+
+    def __reduce_ex__(self, protocol: int) -> tuple:
+        return tuple, (list(self.arrays),)
+
+
+def array(size: int, start: int = 0) -> np.ndarray:
+    """Bytes that do not compress."""
+    return np.random.default_rng(start).integers(0, 256, size, dtype="u1")
+
+
+def make(
+    message: object, *, shard: int | None = None, compression: object = False, **options
+) -> list:
+    context = {"compression": compression}
+    return dumps(message, context=context, frame_split_size=shard, **options)
+
+
+def relay(frames: list) -> list:
+    """What a scheduler does: values go through without being looked into."""
+    received = [memoryview(bytearray(frame)) for frame in frames]
+    return make(loads(received, deserialize=False))
+
+
+def messages() -> dict[str, list]:
+    value = Serialize
+    zeros = np.zeros(40_000, dtype="u1")
+    task = {"op": "compute-task", "key": ("x", 1), "priority": (0, 1), "who_has": {}}
+    frame = pd.DataFrame({"a": np.arange(40), "b": np.arange(40.0), "c": ["x"] * 40})
+    made = {
+        "small_dict": make({"op": "identity", "reply": True}),
+        "batch": make([task, {"op": "free-keys", "keys": ["a", "b"]}] * 5),
+        "one_value": make({"x": value(123)}),
+        "one_array": make({"x": value(array(600))}),
+        "several_arrays": make({i: value(array(100 + i, i)) for i in range(8)}),
+        "array_then_values": make(
+            {i: value(array(90) if i == 0 else i) for i in range(9)}
+        ),
+        "sharded": make({"x": value(array(3000))}, shard=1000),
+        "sharded_uneven": make({"x": value(array(3001)), "y": 1}, shard=1000),
+        "several_sharded": make({i: value(array(900, i)) for i in range(3)}, shard=300),
+        # The same lengths, first as one buffer in two shards, then as two buffers.
+        "two_shards": make({"x": value(Holder(array(9000)))}, shard=4500),
+        "two_buffers": make(
+            {"x": value(Holder(array(4500), array(4500, 1)))}, shard=4500
+        ),
+        "collection": make({"x": value([array(500), {"a": array(70, 1)}, "b"])}),
+        "collection_sharded": make({"x": value([array(500), array(70)])}, shard=64),
+        "pickled": make({"x": ToPickle({"a": 1})}),
+        "pickled_arrays": make({"x": ToPickle([array(300), array(40, 1)])}),
+        "pickled_large": make(
+            {"x": ToPickle(list(range(4000))), "y": value(array(50))}
+        ),
+        "dataframe": make({"x": value(frame)}),
+        "empty_array": make({"x": value(np.empty(0)), "y": value(array(10))}),
+        "empty_bytes": make({"x": value(b"")}),
+        "not_serialized": make({"x": value(Holder())}, serializers=("dask",)),
+        "broadcast": make({"x": value(np.broadcast_to(np.float64(1), (9, 9)))}),
+        "plain_between": make({"a": 1, "x": value(array(99)), "b": ToPickle(array(9))}),
+        "bytes_over_negligible": make({"a": "x" * 2100, "x": value(array(3000))}),
+        "bytes_at_negligible": make({"a": "x" * 1700, "x": value(array(300))}),
+    }
+    for name in ("lz4", "zstd", "snappy", "zlib"):
+        made[name] = make({"x": value(zeros)}, compression=name)
+        made[f"{name}_sharded"] = make(
+            {"x": value(zeros), "y": value(array(64))}, shard=20_000, compression=name
+        )
+    mixed = np.concatenate([zeros[:20_000], array(500)])
+    made["partly_compressed"] = make(
+        {"x": value(mixed)}, shard=20_000, compression="lz4"
+    )
+    for name in ("one_array", "sharded", "lz4_sharded", "collection"):
+        made[f"{name}_relayed"] = relay(made[name])
+    return made
+
+
+def large_messages() -> dict[str, list]:
+    """For the table only, which holds sizes: too large for a corpus."""
+    value = Serialize
+    return {
+        "large_pair": make({i: value(array(70_000, i)) for i in range(2)}, shard=9000),
+        "header_is_negligible": make({"a": "x" * 3000, "x": value(array(70_000))}),
+        "header_is_not": make({"a": "x" * 3600, "x": value(array(70_000))}),
+        "header_is_not_for_a_shard": make(
+            {"a": "x" * 3000, "x": value(array(70_000))}, shard=35_000
+        ),
+    }
+
+
+def table_row(name: str, frames: list) -> str:
+    """Sizes with the number of the buffer that a frame is a part of; 0 for bytes."""
+    buffers: list[object] = []
+    parts = []
+    for frame in frames:
+        buffer = frame.obj if isinstance(frame, memoryview) else frame
+        if isinstance(buffer, bytes):
+            number = 0
+        else:
+            if not any(buffer is known for known in buffers):
+                buffers.append(buffer)
+            number = 1 + next(i for i, b in enumerate(buffers) if b is buffer)
+        parts.append(f"{{{nbytes(frame)}, {number}}}")
+    header = _add_frames_header(frames)[0][0]
+    first_segment = int.from_bytes(header[:8], "little")
+    return (
+        f'    {{"{name}", {first_segment}, {len(frames)}, '
+        f"(const stock_frame[]){{{', '.join(parts)}}}}},\n"
+    )
+
+
+def write_sub_headers(name: str, frames: list) -> None:
+    at = 1
+    while at < len(frames):
+        header = bytes(frames[at])
+        (HERE / "corpus" / "sub_header" / f"{name}-{at}").write_bytes(header)
+        at += 1 + msgpack.loads(header, strict_map_key=False)["num-sub-frames"]
+
+
+def main() -> None:
+    for corpus in ("message_reader", "sub_header"):
+        (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
+    made = messages()
+    for name, frames in made.items():
+        wire = b"".join(bytes(part) for part in _add_frames_header(frames)[0])
+        (HERE / "corpus" / "message_reader" / name).write_bytes(wire)
+        write_sub_headers(name, frames)
+    rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    TABLE.write_text(
+        f"/* Written by tests/fuzz/make_corpus.py with distributed "
+        f"{distributed.__version__}: do not edit.\n"
+        " * How stock cuts its messages. */\n"
+        "/* clang-format off */\n"
+        "static const stock_message STOCK_MESSAGES[] = {\n" + rows + "};\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

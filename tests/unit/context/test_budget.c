@@ -1,0 +1,159 @@
+#include "spillway/budget.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "testing.h"
+
+static spw_budget *make(uint64_t limit)
+{
+    spw_budget *budget;
+    assert_ok(spw_budget_create(limit, &budget, NULL));
+    return budget;
+}
+
+static spw_budget_figures read_figures(const spw_budget *budget)
+{
+    spw_budget_figures figures;
+    spw_budget_read(budget, &figures);
+    return figures;
+}
+
+static void a_charge_stands_in_its_account(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(0);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 10, NULL));
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 200, NULL));
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_IN_FLIGHT, 3000, NULL));
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.limit_bytes, 0);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_HELD], 10);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_QUEUED], 200);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_IN_FLIGHT], 3000);
+    assert_int_equal(figures.peak_bytes, 3210);
+    spw_budget_free(budget);
+}
+
+static void a_release_gives_back_and_the_peak_stays(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(100);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 100, NULL));
+    spw_budget_release(budget, SPW_CHARGE_HELD, 60);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 20, NULL));
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_HELD], 40);
+    assert_int_equal(figures.peak_bytes, 100);
+    spw_budget_free(budget);
+}
+
+static void a_move_changes_accounts_but_not_the_sum(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(100);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_IN_FLIGHT, 100, NULL));
+    spw_budget_move(budget, SPW_CHARGE_IN_FLIGHT, SPW_CHARGE_HELD, 70);
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_IN_FLIGHT], 30);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_HELD], 70);
+    assert_int_equal(figures.peak_bytes, 100);
+    assert_status(spw_budget_charge(budget, SPW_CHARGE_HELD, 1, NULL), LIMIT_EXCEEDED);
+    spw_budget_free(budget);
+}
+
+static void a_charge_over_the_limit_is_refused_and_changes_nothing(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(100);
+    spw_error error;
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 60, NULL));
+    assert_status(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 41, &error),
+                  LIMIT_EXCEEDED);
+    assert_non_null(strstr(error.message, "41 bytes refused"));
+    assert_non_null(strstr(error.message, "60 of the budget's 100"));
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_QUEUED], 0);
+    assert_int_equal(figures.refusals, 1);
+    assert_int_equal(figures.peak_bytes, 60);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 40, NULL));
+    spw_budget_free(budget);
+}
+
+static void sums_do_not_wrap(void **state)
+{
+    (void)state;
+    static const uint64_t LIMITS[] = {0, 1000, UINT64_MAX};
+    for (size_t i = 0; i < sizeof LIMITS / sizeof LIMITS[0]; i++) {
+        spw_budget *budget = make(LIMITS[i]);
+        assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 2, NULL));
+        assert_status(spw_budget_charge(budget, SPW_CHARGE_HELD, UINT64_MAX - 1, NULL),
+                      LIMIT_EXCEEDED);
+        assert_int_equal(read_figures(budget).used_bytes[SPW_CHARGE_HELD], 2);
+        spw_budget_free(budget);
+    }
+}
+
+static void nothing_is_freed_as_nothing(void **state)
+{
+    (void)state;
+    spw_budget_free(NULL);
+}
+
+enum { THREADS = 4, ROUNDS = 20000, LIMIT = 10 };
+
+static void *charge_and_release(void *user)
+{
+    spw_budget *budget = user;
+    size_t *refused = calloc(1, sizeof *refused);
+    for (int i = 0; refused != NULL && i < ROUNDS; i++) {
+        uint64_t bytes = (uint64_t)(i % 5 + 1);
+        if (spw_budget_charge(budget, SPW_CHARGE_IN_FLIGHT, bytes, NULL) !=
+            SPW_STATUS_OK) {
+            ++*refused;
+            continue;
+        }
+        spw_budget_move(budget, SPW_CHARGE_IN_FLIGHT, SPW_CHARGE_HELD, bytes);
+        spw_budget_release(budget, SPW_CHARGE_HELD, bytes);
+    }
+    return refused;
+}
+
+static void threads_together_stay_within_the_limit(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(LIMIT);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, charge_and_release, budget),
+                         0);
+    uint64_t refused = 0;
+    for (int i = 0; i < THREADS; i++) {
+        void *mine;
+        assert_int_equal(pthread_join(threads[i], &mine), 0);
+        assert_non_null(mine);
+        refused += *(size_t *)mine;
+        free(mine);
+    }
+    spw_budget_figures figures = read_figures(budget);
+    for (int i = 0; i < SPW_CHARGE_COUNT; i++)
+        assert_int_equal(figures.used_bytes[i], 0);
+    assert_in_range(figures.peak_bytes, 5, LIMIT);
+    assert_int_equal(figures.refusals, refused);
+    spw_budget_free(budget);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_charge_stands_in_its_account),
+        TEST(a_release_gives_back_and_the_peak_stays),
+        TEST(a_move_changes_accounts_but_not_the_sum),
+        TEST(a_charge_over_the_limit_is_refused_and_changes_nothing),
+        TEST(sums_do_not_wrap),
+        TEST(nothing_is_freed_as_nothing),
+        TEST(threads_together_stay_within_the_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,14 +25,17 @@ version=$(sed -n 's/^distributed==//p' constraints/newest.txt)
 # Ends a run that pytest-timeout could not; the tests take three minutes.
 longest=30m
 
-update_docs=()
+report_options=()
 if [ "${1:-}" = --update-docs ]; then
-    update_docs=(--docs docs/dask_suite.md)
+    report_options=(--docs docs/dask_suite.md)
     shift
 fi
-[ $# -gt 0 ] || set -- distributed/comm/tests distributed/protocol/tests \
-    distributed/tests/test_core.py distributed/tests/test_batched.py \
-    distributed/tests/test_utils_comm.py
+if [ $# = 0 ]; then
+    report_options+=(--whole)
+    set -- distributed/comm/tests distributed/protocol/tests \
+        distributed/tests/test_core.py distributed/tests/test_batched.py \
+        distributed/tests/test_utils_comm.py
+fi
 
 say() {
     printf '== %s\n' "$*"
@@ -77,7 +80,8 @@ lay_tests_over() {
         git clone --quiet --bare "$upstream" "$repository"
     fi
     revision=$(find_revision)
-    tests_from=$(git -C "$repository" log -1 --format='%H of %cs' "$revision")
+    tests_from=$(git -C "$repository" describe --tags --always "$revision")
+    tests_from+=$(git -C "$repository" log -1 --format=' of %cs' "$revision")
     say "laying over it the tests of $tests_from"
     site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     find "$site/distributed" -name tests -type d -prune -exec rm -r {} +
@@ -121,5 +125,5 @@ SPILLWAY_STATS_DIR=$suite/processes \
     run spillway -p over_spillway --figures "$suite/figures.json" "$@" ||
     ended_well=false
 "$python" tools/dask_suite/report.py "$suite" --tests-from "$tests_from" \
-    "${update_docs[@]}"
+    "${report_options[@]}"
 $ended_well

@@ -137,7 +137,7 @@ def result(
             f"{date.today()}, Spillway {_spillway()}, distributed "
             f"{version('distributed')}, Tornado {version('tornado')}, Python "
             f"{platform.python_version()}, {platform.system()} {platform.machine()}. "
-            f"The tests are Dask's of commit {tests_from}.",
+            f"The tests are those of Dask's {tests_from}.",
             "",
             *_table(stock, ours),
             "",

@@ -30,7 +30,8 @@ git archive --format=tar --prefix="${home#/}/" HEAD | tar -x -C "$root"
 
 mounted=()
 cleanup() {
-    for folder in "${mounted[@]}"; do umount "$root/$folder"; done
+    # Lazily: a process of the tests may take a moment to end.
+    for folder in "${mounted[@]}"; do umount --lazy "$root/$folder"; done
 }
 trap cleanup EXIT
 for folder in proc dev; do

@@ -59,8 +59,9 @@ SPW_EXPORT void spw_connection_peer(const spw_connection *connection,
  * charged QUEUED) until sent; they are dropped by spw_connection_reap or close.
  * Returns: bytes of the message on the wire, headers included.
  * Errors: the connection's own end, as receive tells it; RESET, TIMED_OUT, UNREACHABLE,
- * IO, which end it; LIMIT_EXCEEDED, NO_MEMORY, INVALID_ARGUMENT (no frames), after which
- * it goes on unless is_open says otherwise (a message cut short by the limit ends it). */
+ * IO, which end it; LIMIT_EXCEEDED, NO_MEMORY, INVALID_ARGUMENT (no frames), after
+ * which it goes on unless is_open says otherwise (a message cut short by the limit ends
+ * it). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_send(spw_connection *connection,
                                                         spw_payload *payload,
                                                         uint64_t *ret_bytes,

@@ -61,7 +61,7 @@ def test_run_shows_what_each_process_moved(script):
     assert (done.returncode, done.stdout) == (0, "300000\n"), done.stderr
     table = done.stderr[done.stderr.index("What Spillway moved") :]
     assert "nannies" in words(table)
-    assert table.count("\nworker ") == 2
+    assert table.count("\n worker ") == 2
     assert table.count(" out") == 6  # three processes, messages and bytes
     assert " 0 out" not in table and " 0 in" not in table
     assert "moved nothing" not in table

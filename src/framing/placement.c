@@ -1,7 +1,7 @@
 /* Placement. Each logical buffer gets a region of its own with its shards side by side;
- * small ones share regions, so that a message of 200,000 tiny frames is not 200,000
- * allocations. Sizes alone never decide what belongs together: two arrays of 64 MiB and
- * one of 128 MiB arrive in frames of the same lengths.
+ * when there are many small ones they share regions, so that a message of 200,000 tiny
+ * frames is not 200,000 allocations. Sizes alone never decide what belongs together:
+ * two arrays of 64 MiB and one of 128 MiB arrive in frames of the same lengths.
  * Invariant: the payload has a slice for each frame below the first that has no place,
  * each pointing into one of regions. */
 #include "framing/placement.h"
@@ -13,6 +13,9 @@
  * most, and no more than the message had small frames. */
 static const uint64_t SMALL_BELOW_BYTES = 4096;
 static const uint64_t SHARED_REGION_BYTES = 65536;
+/* In most messages no buffer outlives another one, nor the headers, because of that:
+ * this many small buffers of values get a region of their own like the large ones. */
+static const uint64_t SMALL_ALONE = 16;
 static const uint64_t NO_FRAME = UINT64_MAX;
 /* Scratch of more entries than this is not kept from one message to the next. */
 static const size_t KEPT_ENTRIES = 4096;
@@ -33,6 +36,7 @@ spw_status spw__placement_begin(spw__placement *placement, const uint64_t *lengt
     placement->frames = frames;
     placement->shared = NULL;
     placement->shared_used = placement->shared_size = 0;
+    placement->small_alone = 0;
     placement->next_header = 1;
     return SPW_STATUS_OK;
 }
@@ -100,34 +104,32 @@ static spw_status begin_shared(spw__placement *placement, uint64_t frame,
     return SPW_STATUS_OK;
 }
 
-/* Place count frames from frame on side by side, as the shards of one buffer. */
-static spw_status place_buffer(spw__placement *placement, uint64_t frame,
-                               uint64_t count, spw_error *error)
+/* Take size bytes, at frame, of the region that small frames share. */
+static spw_status take_shared(spw__placement *placement, uint64_t frame, uint64_t size,
+                              spw_buffer **ret_buffer, uint64_t *ret_offset,
+                              spw_error *error)
 {
-    uint64_t size = 0;
-    for (uint64_t i = frame; i < frame + count; i++)
-        size += placement->lengths[i]; /* the reader has checked the sum of all */
-    spw_buffer *buffer;
-    uint64_t offset;
-    spw_status status;
-    if (size < SMALL_BELOW_BYTES) {
-        uint64_t needed = aligned(size);
-        if (placement->shared == NULL ||
-            needed > placement->shared_size - placement->shared_used) {
-            status = begin_shared(placement, frame, needed, error);
-            if (status != SPW_STATUS_OK)
-                return status;
-        }
-        buffer = placement->shared;
-        offset = placement->shared_used;
-        placement->shared_used += needed;
-    } else {
-        status = reserve(placement, size, &buffer, &offset, error);
+    uint64_t needed = aligned(size);
+    if (placement->shared == NULL ||
+        needed > placement->shared_size - placement->shared_used) {
+        spw_status status = begin_shared(placement, frame, needed, error);
         if (status != SPW_STATUS_OK)
             return status;
     }
+    *ret_buffer = placement->shared;
+    *ret_offset = placement->shared_used;
+    placement->shared_used += needed;
+    return SPW_STATUS_OK;
+}
+
+/* Append count frames from frame on, which lie side by side from offset on. */
+static spw_status append_shards(spw__placement *placement, uint64_t frame,
+                                uint64_t count, spw_buffer *buffer, uint64_t offset,
+                                spw_error *error)
+{
     for (uint64_t i = frame; i < frame + count; i++) {
-        status = append(placement, buffer, offset, placement->lengths[i], error);
+        spw_status status =
+            append(placement, buffer, offset, placement->lengths[i], error);
         if (status != SPW_STATUS_OK)
             return status;
         offset += placement->lengths[i];
@@ -135,12 +137,42 @@ static spw_status place_buffer(spw__placement *placement, uint64_t frame,
     return SPW_STATUS_OK;
 }
 
+/* Place count frames from frame on as the shards of one buffer of a value. */
+static spw_status place_buffer(spw__placement *placement, uint64_t frame,
+                               uint64_t count, spw_error *error)
+{
+    uint64_t size = 0;
+    for (uint64_t i = frame; i < frame + count; i++)
+        size += placement->lengths[i]; /* the reader has checked the sum of all */
+    bool is_small = size < SMALL_BELOW_BYTES;
+    bool is_alone = !is_small || (size > 0 && placement->small_alone < SMALL_ALONE);
+    spw_buffer *buffer;
+    uint64_t offset;
+    spw_status status =
+        is_alone ? reserve(placement, size, &buffer, &offset, error)
+                 : take_shared(placement, frame, size, &buffer, &offset, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (is_small && is_alone)
+        placement->small_alone++;
+    return append_shards(placement, frame, count, buffer, offset, error);
+}
+
 spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
                                 spw_error *error)
 {
     if (frame < spw_payload_count(placement->payload))
         return SPW_STATUS_OK;
-    return place_buffer(placement, frame, 1, error);
+    uint64_t size = placement->lengths[frame];
+    spw_buffer *buffer;
+    uint64_t offset;
+    spw_status status =
+        size < SMALL_BELOW_BYTES
+            ? take_shared(placement, frame, size, &buffer, &offset, error)
+            : reserve(placement, size, &buffer, &offset, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    return append_shards(placement, frame, 1, buffer, offset, error);
 }
 
 static bool any_compressed(const spw__sub_header *header, uint64_t first,

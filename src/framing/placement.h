@@ -20,6 +20,7 @@ typedef struct spw__placement {
     /* The region that small frames share, and how much of it is used. */
     spw_buffer *shared; /* borrowed from regions */
     uint64_t shared_used, shared_size;
+    uint64_t small_alone; /* small buffers that got a region of their own */
     /* The chain of sub-headers: the frame at which the next one stands, or no frame
      * when the chain does not parse and the rest is placed plainly. */
     uint64_t next_header;

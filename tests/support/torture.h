@@ -50,8 +50,8 @@ spw_figures torture_figures(const torture *t);
         if (t->status != SPW_STATUS_OK)                                                \
             goto end;                                                                  \
     } while (0)
-/* The same for a call that is to answer something other than OK; with that, the scenario
- * goes on. */
+/* The same for a call that is to answer something other than OK; with that, the
+ * scenario goes on. */
 #define TRY_STATUS(expression, expected)                                               \
     do {                                                                               \
         t->status = (expression);                                                      \

@@ -199,10 +199,9 @@ def _close_dangling(stream: Stream, comm: str) -> None:
 
 
 class SpillwayConnector(Connector, RequireEncryptionMixin):
+    prefix: ClassVar[str] = "spillway://"
+    comm_class: ClassVar[type[SpillwayComm]] = SpillwayComm
     encrypted = False
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
 
     async def connect(
         self, address: str, deserialize: bool = True, **connection_args: Any
@@ -219,15 +218,20 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError as error:
             raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
-        return SpillwayComm(stream, local, self.prefix + address, deserialize)
+        return self.comm_class(stream, local, self.prefix + address, deserialize)
+
+
+class TakeoverConnector(SpillwayConnector):
+    prefix = "tcp://"
 
 
 class SpillwayListener(BaseListener, RequireEncryptionMixin):
+    prefix: ClassVar[str] = "spillway://"
+    comm_class: ClassVar[type[SpillwayComm]] = SpillwayComm
     encrypted = False
 
     def __init__(
         self,
-        prefix: str,
         address: str,
         comm_handler: Callable[[Comm], Any],
         deserialize: bool = True,
@@ -237,7 +241,6 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         **connection_args: Any,
     ) -> None:
         super().__init__()
-        self.prefix = prefix
         self._check_encryption(address, connection_args)
         self.ip, self.port = parse_host_port(address, default_port)
         self.comm_handler = comm_handler
@@ -318,7 +321,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
             stream.abort()
             return
         peer = self.prefix + unparse_host_port(*stream.peer())
-        comm = SpillwayComm(stream, local, peer, self.deserialize)
+        comm = self.comm_class(stream, local, peer, self.deserialize)
         comm.allow_offload = self.allow_offload
         try:
             await self.on_connection(comm)
@@ -343,6 +346,10 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         host, port = self.get_host_port()
         host = ensure_concrete_host(host, default_host=self.default_host)
         return self.prefix + unparse_host_port(host, port)
+
+
+class TakeoverListener(SpillwayListener):
+    prefix = "tcp://"
 
 
 async def _passive_addresses(host: str, port: int) -> list[str]:
@@ -385,29 +392,15 @@ def _listen(hosts: list[str], port: int, backlog: int) -> list[_native.Listener]
     return listeners
 
 
-class _Backend(BaseTCPBackend):
-    """Address handling is Dask's own for TCP; connections are ours."""
+class SpillwayBackend(BaseTCPBackend):
+    """Serves spillway://, the explicit way. Address handling is Dask's own for TCP."""
 
-    prefix: ClassVar[str]
-
-    def get_connector(self) -> SpillwayConnector:
-        return SpillwayConnector(self.prefix)
-
-    def get_listener(
-        self, loc: str, handle_comm: Callable, deserialize: bool, **connection_args: Any
-    ) -> SpillwayListener:
-        return SpillwayListener(
-            self.prefix, loc, handle_comm, deserialize, **connection_args
-        )
+    _connector_class = SpillwayConnector
+    _listener_class = SpillwayListener
 
 
-class TakeoverBackend(_Backend):
+class TakeoverBackend(BaseTCPBackend):
     """Serves tcp:// in Dask's place."""
 
-    prefix = "tcp://"
-
-
-class SpillwayBackend(_Backend):
-    """Serves spillway://, the explicit way."""
-
-    prefix = "spillway://"
+    _connector_class = TakeoverConnector
+    _listener_class = TakeoverListener

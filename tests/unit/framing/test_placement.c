@@ -225,12 +225,12 @@ static void compressed_shards_are_each_on_their_own(void **state)
     assert_true(is_aligned(at, 6) && is_aligned(at, 7)); /* small, in a shared region */
 }
 
-static void small_frames_share_aligned_places(void **state)
+static void frames_that_are_no_buffers_share_aligned_places(void **state)
 {
     fixture *at = *state;
     static const size_t SIZES[] = {1, 64, 0, 65, 4095, 0, 7};
-    add_noise(at, 50);
-    add_value(at, (size_t[]){1, 1, 1, 1, 1, 1, 1}, 7, NULL, SIZES, 7);
+    for (size_t i = 0; i < 7; i++)
+        add_noise(at, SIZES[i]);
     assert_ok(play(at, NULL));
     check_content(at);
     for (size_t i = 0; i < at->count; i++) {
@@ -238,6 +238,57 @@ static void small_frames_share_aligned_places(void **state)
         assert_ptr_equal(slice_at(at, i)->buffer, slice_at(at, 0)->buffer);
     }
     assert_int_equal(at->choosy.reserved, 1);
+}
+
+static void a_few_small_buffers_are_each_alone(void **state)
+{
+    fixture *at = *state;
+    static const size_t SIZES[] = {1, 64, 0, 65, 4095};
+    add_noise(at, 50);
+    add_value(at, (size_t[]){1, 1, 1, 1, 1}, 5, NULL, SIZES, 5);
+    assert_ok(play(at, NULL));
+    check_content(at);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(is_alone(at, 2 + i, 1), SIZES[i] > 0);
+    assert_ptr_equal(slice_at(at, 1)->buffer, slice_at(at, 0)->buffer);
+    assert_int_equal(at->choosy.reserved, 1 + 4);
+}
+
+enum { MANY = 20 };
+
+/* One value of many small buffers. */
+static void add_many_small(fixture *at)
+{
+    size_t shards[MANY], sizes[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        shards[i] = 1;
+        sizes[i] = 100;
+    }
+    add_noise(at, 50);
+    add_value(at, shards, MANY, NULL, sizes, MANY);
+}
+
+static void many_small_buffers_share(void **state)
+{
+    fixture *at = *state;
+    add_many_small(at);
+    assert_ok(play(at, NULL));
+    check_content(at);
+    for (size_t i = 0; i < MANY; i++)
+        assert_int_equal(is_alone(at, 2 + i, 1), i < 16);
+    assert_ptr_equal(slice_at(at, 2 + 16)->buffer, slice_at(at, 0)->buffer);
+    assert_int_equal(at->choosy.reserved, 1 + 16);
+}
+
+static void the_next_message_has_its_own_few(void **state)
+{
+    fixture *at = *state;
+    add_many_small(at);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(play(at, NULL));
+        assert_true(is_alone(at, 2, 1));
+        spw_payload_free(spw__placement_commit(&at->placement));
+    }
 }
 
 static void small_shards_of_one_buffer_lie_side_by_side(void **state)
@@ -376,7 +427,8 @@ static void a_refused_reservation_leaves_nothing(void **state)
         assert_status(status, LIMIT_EXCEEDED);
         assert_string_equal(error.message, "refused by the test");
     }
-    assert_int_equal(n - 1, 4); /* frame 0, small ones, a buffer, more small ones */
+    /* Frame 0, small ones, a buffer, a small buffer, more small ones. */
+    assert_int_equal(n - 1, 5);
 }
 
 /* Before the sub-header is read a shared region has room for what turns out to be
@@ -442,7 +494,10 @@ int main(void)
         TEST_AT(a_value_without_split_keys_gets_plain_placement),
         TEST_AT(an_impossible_count_gets_plain_placement),
         TEST_AT(compressed_shards_are_each_on_their_own),
-        TEST_AT(small_frames_share_aligned_places),
+        TEST_AT(frames_that_are_no_buffers_share_aligned_places),
+        TEST_AT(a_few_small_buffers_are_each_alone),
+        TEST_AT(many_small_buffers_share),
+        TEST_AT(the_next_message_has_its_own_few),
         TEST_AT(small_shards_of_one_buffer_lie_side_by_side),
         TEST_AT(a_large_buffer_of_small_shards_is_alone),
         TEST_AT(the_border_between_small_and_large),

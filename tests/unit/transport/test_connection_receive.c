@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "io_fault.h"
@@ -219,6 +220,32 @@ end:
     loopback_close(&pair);
 }
 
+/* A read that filled the read-ahead is followed by the next as soon as its messages are
+ * taken: a burst does not wait for the loop every 64 KiB. */
+static void a_burst_is_received_in_one_turn(void **state)
+{
+    enum { MESSAGES = 400 };
+    torture *t = *state;
+    size_t size;
+    int waiting = 0;
+    char *wire = payload_wire(t->context, SMALL, COUNT_OF(SMALL), 5, &size);
+    raw_pair pair = raw_pair_open(t->context);
+    assert_true(MESSAGES * size > 64 * 1024);
+    for (int i = 0; i < MESSAGES; i++)
+        raw_pair_send(&pair, wire, size);
+    while ((size_t)waiting < MESSAGES * size) /* what was sent, in the kernel's hands */
+        assert_int_equal(
+            ioctl(spw_connection_descriptor(pair.ours), FIONREAD, &waiting), 0);
+    assert_ok(spw_connection_on_readable(pair.ours));
+    for (int i = 0; i < MESSAGES; i++) {
+        spw_payload *payload;
+        assert_ok(spw_connection_receive(pair.ours, &payload, NULL));
+        spw_payload_free(payload);
+    }
+    raw_pair_close(&pair);
+    free(wire);
+}
+
 static void half_a_message_costs_one_call(void **state)
 {
     torture *t = *state;
@@ -306,6 +333,7 @@ int main(void)
         SCENARIO(messages_before_garbage_are_received),
         SCENARIO(what_nobody_waits_for_takes_no_memory),
         SCENARIO(many_messages_come_from_one_read),
+        SCENARIO(a_burst_is_received_in_one_turn),
         SCENARIO(half_a_message_costs_one_call),
         SCENARIO(a_body_is_not_copied),
         SCENARIO(what_was_read_survives_a_failed_send),

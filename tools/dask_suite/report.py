@@ -1,0 +1,237 @@
+"""Compares Dask's tests over Spillway with the same tests on stock Dask.
+
+    report.py FOLDER --tests-from TEXT [--whole] [--docs FILE]
+
+FOLDER is what tools/dask_suite.sh left: stock.jsonl and spillway.jsonl (written by
+record_outcomes.py), figures.json (the test process's spillway.stats()) and processes/
+(what child processes left). Writes FOLDER/result.md, and with --docs puts it into that
+file. Exits with 1 when a test that passes on stock does not pass on Spillway and
+cannot_hold.toml does not say why, when that list is not true, or when nothing moved.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+CANNOT_HOLD = Path(__file__).with_name("cannot_hold.toml")
+BEGIN = "<!-- The result, by tools/dask_suite.sh --update-docs -->"
+END = "<!-- End of the result -->"
+
+Outcomes = dict[str, dict[str, str]]
+"""By test id: "outcome", and "failure" when it failed."""
+
+
+@dataclass(frozen=True)
+class CannotHold:
+    """Tests with an assertion about Tornado that Spillway cannot make true."""
+
+    tests: tuple[str, ...]
+    assertion: str
+    failure: str
+    """Part of what such a test must fail with; nothing else is excused."""
+    why: str
+
+
+@dataclass
+class Verdict:
+    problems: list[str]
+    excused: list[str]
+    fail_on_stock: list[str]
+
+
+def read_outcomes(file: Path) -> Outcomes:
+    """The last that is known of each test."""
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {line["test"]: line for line in lines}
+
+
+def read_cannot_hold(text: str) -> list[CannotHold]:
+    entries = tomllib.loads(text)["cannot_hold"]
+    return [
+        CannotHold(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries
+    ]
+
+
+def judge(
+    stock: Outcomes, ours: Outcomes, listed: Iterable[CannotHold], whole: bool
+) -> Verdict:
+    """Hold ours against stock. `whole` says that every listed test was to be run."""
+    verdict = Verdict([], [], [])
+    reasons = {test: entry for entry in listed for test in entry.tests}
+    for test, found in stock.items():
+        if found["outcome"] in ("failed", "started"):
+            verdict.fail_on_stock.append(test)
+        if found["outcome"] != "passed":
+            continue
+        outcome = ours.get(test, {"outcome": "not run"})
+        problem = _problem(outcome, reasons.get(test))
+        if problem:
+            verdict.problems.append(f"{test}: {problem}")
+        elif test in reasons:
+            verdict.excused.append(test)
+    for test in reasons if whole else ():
+        if stock.get(test, {}).get("outcome") != "passed":
+            verdict.problems.append(f"{test}: listed, but does not pass on stock")
+    return verdict
+
+
+def _problem(found: dict[str, str], listed: CannotHold | None) -> str | None:
+    """What is wrong with the outcome of a test that passes on stock."""
+    outcome, failure = found["outcome"], found.get("failure", "")
+    if listed is None:
+        return None if outcome == "passed" else f"{outcome}: {failure}"
+    if outcome == "passed":
+        return "listed as one that cannot pass, and passes"
+    if outcome != "failed" or listed.failure not in failure:
+        return f"listed for {listed.failure!r}, but {outcome}: {failure}"
+    return None
+
+
+def what_moved(figures: dict[str, Any], processes: list[dict[str, Any]]) -> str | None:
+    """A line on what Spillway moved, None when it moved nothing in the test process."""
+    if not figures["messages"]["sent"] or not figures["messages"]["received"]:
+        return None
+    line = f"The test process {_sent_and_received(figures)}"
+    children = [child for child in processes if child["pid"] != figures["pid"]]
+    if children:
+        total = {
+            what: {
+                way: sum(child[what][way] for child in children)
+                for way in ("sent", "received")
+            }
+            for what in ("messages", "bytes")
+        }
+        line += f"; {len(children)} child processes {_sent_and_received(total)}"
+    return line + "."
+
+
+def _sent_and_received(figures: dict[str, Any]) -> str:
+    messages, size = figures["messages"], figures["bytes"]
+    return " and ".join(
+        f"{way} {messages[way]:,} messages ({size[way] / 1e6:,.0f} MB)"
+        for way in ("sent", "received")
+    )
+
+
+def result(
+    stock: Outcomes,
+    ours: Outcomes,
+    verdict: Verdict,
+    listed: list[CannotHold],
+    moved: str | None,
+    tests_from: str,
+) -> str:
+    """The result as Markdown."""
+    return "\n".join(
+        [
+            f"{date.today()}, Spillway {_spillway()}, distributed "
+            f"{version('distributed')}, Tornado {version('tornado')}, Python "
+            f"{platform.python_version()}, {platform.system()} {platform.machine()}. "
+            f"The tests are those of Dask's {tests_from}.",
+            "",
+            *_table(stock, ours),
+            "",
+            moved or "Spillway moved nothing.",
+            "",
+            f"### Pass on stock and not on Spillway: {len(verdict.problems)}",
+            *_list(verdict.problems),
+            "",
+            f"### Cannot pass: {len(verdict.excused)}",
+            *_cannot_hold(listed, set(verdict.excused)),
+            "",
+            f"### Do not pass on stock either: {len(verdict.fail_on_stock)}",
+            *_list(
+                f"`{test}`: {_first_line(stock[test].get('failure', 'not finished'))}"
+                for test in verdict.fail_on_stock
+            ),
+        ]
+    )
+
+
+def _spillway() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(CANNOT_HOLD.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    changed = " with changes" if git("status", "--porcelain") else ""
+    return f"{version('spillway')} at {git('rev-parse', '--short', 'HEAD')}{changed}"
+
+
+def _table(stock: Outcomes, ours: Outcomes) -> list[str]:
+    counts = [
+        Counter(found["outcome"] for found in run.values()) for run in (stock, ours)
+    ]
+    rows = [
+        f"| {outcome} | {counts[0][outcome]} | {counts[1][outcome]} |"
+        for outcome in sorted(counts[0] | counts[1])
+    ]
+    return ["| | stock | Spillway |", "| --- | --- | --- |", *rows]
+
+
+def _cannot_hold(listed: list[CannotHold], excused: set[str]) -> Iterable[str]:
+    for entry in listed:
+        tests = [test for test in entry.tests if test in excused]
+        if tests:
+            yield ""
+            yield from (f"- `{test}`" for test in tests)
+            yield ""
+            yield f"  `{entry.assertion}`: {' '.join(entry.why.split())}"
+
+
+def _list(lines: Iterable[str]) -> list[str]:
+    found = [f"- {line}" for line in lines]
+    return ["", *found] if found else []
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def put_into(page: str, text: str) -> str:
+    """The page with the text between the two marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"the page lacks {BEGIN} or {END}")
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tests-from", required=True)
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--docs", type=Path)
+    options = parser.parse_args(arguments)
+
+    stock = read_outcomes(options.folder / "stock.jsonl")
+    ours = read_outcomes(options.folder / "spillway.jsonl")
+    listed = read_cannot_hold(CANNOT_HOLD.read_text(encoding="utf-8"))
+    verdict = judge(stock, ours, listed, options.whole)
+    figures = json.loads((options.folder / "figures.json").read_text(encoding="utf-8"))
+    children = (options.folder / "processes").glob("*.json")
+    moved = what_moved(
+        figures, [json.loads(child.read_text(encoding="utf-8")) for child in children]
+    )
+
+    text = result(stock, ours, verdict, listed, moved, options.tests_from)
+    (options.folder / "result.md").write_text(text + "\n", encoding="utf-8")
+    if options.docs:
+        page = options.docs.read_text(encoding="utf-8")
+        options.docs.write_text(put_into(page, text), encoding="utf-8")
+    print(text)
+    return 1 if verdict.problems or moved is None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -36,8 +36,14 @@ spw_connection_connect(spw_context *context, const char *host, uint16_t port,
 /* Closes first if still open. Takes: connection (NULL allowed). */
 SPW_EXPORT void spw_connection_free(spw_connection *connection);
 
-/* The descriptor to watch, -1 once closed. */
+/* The descriptor to watch, -1 once closed. It outlives the end of the connection until
+ * close or let_go, so that the loop can stop watching it before its number is used for
+ * something else: a watched socket that a forked child shares would stay watched for
+ * ever if it were closed first. */
 SPW_EXPORT int spw_connection_descriptor(const spw_connection *connection);
+/* Close the descriptor of a connection that has ended and that no loop watches any
+ * more. Messages that had arrived whole can still be received. Nothing while open. */
+SPW_EXPORT void spw_connection_let_go(spw_connection *connection);
 /* What to watch it for: SPW_INTEREST_... */
 SPW_EXPORT unsigned spw_connection_interest(const spw_connection *connection);
 SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
@@ -93,7 +99,8 @@ spw_connection_on_readable(spw_connection *connection);
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_connection_on_writable(spw_connection *connection, spw_error *error);
 /* Close at once: unsent messages are dropped, a half-read one is aborted, every buffer
- * is released. Allowed at any time and more than once. */
+ * is released. The descriptor goes too: stop watching it first. Allowed at any time and
+ * more than once. */
 SPW_EXPORT void spw_connection_close(spw_connection *connection);
 
 #endif

@@ -267,6 +267,17 @@ static PyObject *connection_on_writable(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *connection_let_go(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    connection_object *self = (connection_object *)object;
+    if (!enter(self))
+        return NULL;
+    spw_connection_let_go(self->connection);
+    leave(self);
+    Py_RETURN_NONE;
+}
+
 static PyObject *connection_close(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -287,7 +298,7 @@ PyTypeObject *connection_type_create(PyObject *module)
          "connect(host, port, user_timeout_ms)\n--\n\n"
          "Start to connect to a numeric host; see connecting."},
         {"fileno", connection_fileno, METH_NOARGS,
-         "The descriptor to watch; -1 once closed."},
+         "The descriptor to watch; -1 once closed or let go."},
         {"interest", connection_interest, METH_NOARGS,
          "What to watch it for: 1 read, 2 write, 3 both, 0 nothing."},
         {"local", connection_local, METH_NOARGS, "The local host and port."},
@@ -304,6 +315,9 @@ PyTypeObject *connection_type_create(PyObject *module)
          "Read what is there. True: call receive again."},
         {"on_writable", connection_on_writable, METH_NOARGS,
          "Finish connecting, or send from the queue."},
+        {"let_go", connection_let_go, METH_NOARGS,
+         "Close the descriptor of a connection that has ended and that no loop watches "
+         "any more. Whole messages can still be received."},
         {"close", connection_close, METH_NOARGS,
          "Close at once and release every frame. From another thread, or inside "
          "another call, it happens when that call ends."},

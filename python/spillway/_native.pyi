@@ -23,7 +23,11 @@ class Connection:
     def connect(host: str, port: int, user_timeout_ms: int) -> Connection:
         """Start to connect to a numeric host; see `connecting`."""
     def fileno(self) -> int:
-        """The descriptor to watch; -1 once closed."""
+        """The descriptor to watch; -1 once closed or let go. It outlives the end of the
+        connection, so that the loop can stop watching it first."""
+    def let_go(self) -> None:
+        """Close the descriptor of a connection that has ended and that no loop watches
+        any more. Whole messages can still be received."""
     def interest(self) -> int:
         """What to watch it for: 1 read, 2 write, 3 both, 0 nothing."""
     @property

@@ -7,6 +7,7 @@ import contextlib
 import socket
 
 from distributed.comm.core import connect, listen
+
 from spillway import stats
 from spillway.dask.comm import SpillwayBackend
 

@@ -4,8 +4,9 @@ import gc
 import time
 
 import pytest
-from comm_pairs import charged
 from distributed.comm.registry import backends
+
+from comm_pairs import charged
 from spillway.dask import disable
 
 # A thread that decoded a message lets go of it after the loop has gone on.

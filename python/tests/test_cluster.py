@@ -11,10 +11,11 @@ import threading
 
 import numpy
 import pytest
-import spillway
-from comm_pairs import OURS, comms, exchanged
 from distributed import Client, LocalCluster, wait
 from distributed.protocol import to_serialize
+
+import spillway
+from comm_pairs import OURS, comms, exchanged
 from message_shapes import MIB, noise
 from spillway.dask import enable
 

@@ -9,6 +9,11 @@ import socket
 import weakref
 
 import pytest
+from distributed.comm.core import CommClosedError, connect, listen
+from distributed.comm.registry import backends, get_backend
+from distributed.comm.tcp import TCPBackend
+from distributed.protocol import to_serialize
+
 import wire_oracle
 from comm_pairs import (
     EVERY_PAIR,
@@ -22,10 +27,6 @@ from comm_pairs import (
     until,
     with_raw_peer,
 )
-from distributed.comm.core import CommClosedError, connect, listen
-from distributed.comm.registry import backends, get_backend
-from distributed.comm.tcp import TCPBackend
-from distributed.protocol import to_serialize
 from message_shapes import MIB, noise
 from spillway.dask.comm import SpillwayBackend, SpillwayComm, TakeoverBackend
 

@@ -6,10 +6,11 @@ import zlib
 import msgpack
 import numpy
 import pytest
-import spillway
 from distributed import protocol
 from distributed.protocol import compression, to_serialize
 from distributed.protocol.serialize import Serialized, ToPickle
+
+import spillway
 from message_shapes import MIB, SHAPES, bare, check_same, noise
 from spillway import _native
 from spillway.dask.decode import decode, loads

@@ -10,6 +10,7 @@ import distributed
 import pytest
 from distributed import Client, LocalCluster, preloading
 from distributed.comm.registry import backends
+
 from spillway import in_force, stats
 from spillway.dask import disable, enable, hook_transport, platform_support
 from spillway.dask.comm import TakeoverBackend

@@ -12,6 +12,7 @@ from distributed import protocol
 from distributed.core import Status
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import Serialized, ToPickle
+
 from message_shapes import MIB, SHAPES, Plain, noise
 from spillway.dask import encode
 from spillway.dask.encode import PACKER_KEEPS_BYTES, encode_plain

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+
 from spillway import foreign_figures, process_stats
 
 SCHEDULER, WORKER = "tcp://10.0.0.1:8786", "tcp://10.0.0.2:40000"

@@ -5,6 +5,7 @@ import asyncio
 import dask
 import pytest
 from distributed import Client, Scheduler, Worker
+
 from spillway.dask import disable, enable, hook_client_check
 from spillway.dask.hook_client_check import _without_spillway
 

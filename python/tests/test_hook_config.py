@@ -4,6 +4,7 @@ import copy
 
 import dask
 import pytest
+
 from spillway.dask import hook_config
 from spillway.dask.preload_list import PRELOAD, with_ours
 

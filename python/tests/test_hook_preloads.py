@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 from distributed import Nanny, preloading
+
 from spillway.dask import hook_preloads
 from spillway.dask.preload_list import PRELOAD
 

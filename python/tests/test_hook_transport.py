@@ -1,6 +1,7 @@
 """The scheme tcp is taken over, and given back."""
 
 from distributed.comm.registry import backends, get_backend
+
 from spillway.dask import hook_transport
 from spillway.dask.comm import TakeoverBackend
 

@@ -1,8 +1,9 @@
 """A worker says at registration what of Spillway it runs, also when that is nothing."""
 
 import pytest
-import spillway
 from distributed import Scheduler, Worker
+
+import spillway
 from spillway.dask import disable, enable, hook_worker_info
 from spillway.dask.comm import WIRE_VERSION
 

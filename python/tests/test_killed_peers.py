@@ -7,10 +7,11 @@ import itertools
 import msgpack
 import numpy
 import pytest
-import wire_oracle
-from comm_pairs import OURS, STOCK, charged, comms, exchanged, soon, with_raw_peer
 from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
+
+import wire_oracle
+from comm_pairs import OURS, STOCK, charged, comms, exchanged, soon, with_raw_peer
 from message_shapes import MIB, noise, table
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

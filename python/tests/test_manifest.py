@@ -6,6 +6,7 @@ import distributed
 import pytest
 from distributed.comm.registry import backends
 from packaging.version import Version
+
 from spillway import in_force, stats
 from spillway.dask import enable, manifest
 

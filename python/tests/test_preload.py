@@ -9,6 +9,7 @@ import sys
 import cloudpickle
 import pytest
 from distributed import Client, Scheduler, Worker
+
 from spillway import process_stats, stats
 from spillway.dask import enable
 

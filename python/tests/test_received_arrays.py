@@ -9,10 +9,11 @@ import textwrap
 
 import numpy
 import pytest
+from distributed.protocol import to_serialize
+
 import spillway
 import wire_oracle
 from comm_pairs import OURS, STOCK, charged, comms, exchanged, listening, soon, until
-from distributed.protocol import to_serialize
 from message_shapes import MIB, noise
 from spillway import _native
 

@@ -7,6 +7,7 @@ import sys
 
 import distributed
 import pytest
+
 import spillway
 from spillway import in_force, stats
 from spillway.dask import disable, enable

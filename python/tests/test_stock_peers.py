@@ -8,13 +8,14 @@ import sys
 import dask
 import numpy
 import pytest
-import spillway
-import wire_oracle
-from comm_pairs import EVERY_PAIR, OURS, STOCK, comms, exchanged, soon
 from distributed.comm.core import connect
 from distributed.comm.tcp import TCP
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import Serialized, ToPickle
+
+import spillway
+import wire_oracle
+from comm_pairs import EVERY_PAIR, OURS, STOCK, comms, exchanged, soon
 from message_shapes import MIB, SHAPES, Plain, bare, check_same, noise
 from spillway.dask.comm import SpillwayComm
 

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import selectors
 import socket
 
 import pytest
+
 import wire_oracle
 from comm_pairs import RawPeer, soon
 from message_shapes import MIB
@@ -115,6 +117,30 @@ async def test_a_descriptor_number_can_be_used_again_at_once(filled):
             loop.add_reader(stream._fd, lambda: None)
             assert loop.remove_reader(stream._fd)
             os.close(stream._fd)
+
+
+async def test_an_end_leaves_no_watch_behind_when_a_forked_child_holds_the_socket():
+    """An epoll watch belongs to the socket, not to its number: it would go on telling
+    of the end, and the loop would spin."""
+    async with streams() as (stream, peer):
+        hold, release = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(release)
+            os.close(peer.socket.fileno())
+            os.read(hold, 1)  # until the parent is done
+            os._exit(0)
+        try:
+            peer.close()
+            with pytest.raises(_native.SpillwayError, match="closed the connection"):
+                await soon(stream.wait_message())
+            epoll = asyncio.get_running_loop()._selector.fileno()
+            ready, _, _ = select.select([epoll], [], [], 0)
+            assert not ready
+        finally:
+            os.close(release)
+            os.close(hold)
+            os.waitpid(child, 0)
 
 
 async def test_only_one_waits_for_a_message():

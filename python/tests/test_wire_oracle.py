@@ -8,10 +8,11 @@ import hypothesis.strategies as st
 import msgpack
 import numpy
 import pytest
-import wire_oracle
 from distributed.comm.tcp import _add_frames_header
 from distributed.protocol import dumps, to_serialize
 from distributed.protocol.utils import unpack_frames
+
+import wire_oracle
 
 some_frames = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 

@@ -57,7 +57,9 @@ int spw__socket_set_keep_alive(int descriptor, int idle_s, int interval_s, int p
 int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms);
 
 /* Say farewell, so that the peer sees it even when a forked child holds a copy of the
- * descriptor, and close. */
+ * descriptor. No byte moves any more; the descriptor stays. */
+void spw__socket_shutdown(int descriptor);
+/* Say farewell and close. */
 void spw__socket_close(int descriptor);
 
 /* The number of a network interface; -ENODEV when there is none of that name. */

@@ -116,11 +116,16 @@ int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms)
     return answer == 0 ? 0 : -errno;
 }
 
+/* Neither of these can fail in a way that leaves something to do: the peer may be gone
+ * already, and Linux frees the descriptor whatever close answers. */
+void spw__socket_shutdown(int descriptor)
+{
+    (void)shutdown(descriptor, SHUT_RDWR);
+}
+
 void spw__socket_close(int descriptor)
 {
-    /* Neither can fail in a way that leaves something to do: the peer may be gone
-     * already, and Linux frees the descriptor whatever close answers. */
-    (void)shutdown(descriptor, SHUT_RDWR);
+    spw__socket_shutdown(descriptor);
     (void)close(descriptor);
 }
 

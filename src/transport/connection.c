@@ -129,7 +129,7 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
     connection->phase = CONNECTION_ENDED;
     connection->end = *why;
     connection->is_wanted = false;
-    spw__stream_tcp_close(&connection->stream);
+    spw__stream_tcp_shutdown(&connection->stream);
     spw__send_queue_abandon(&connection->queue);
     if (connection->ahead.start == connection->ahead.end)
         spw__connection_stop_reading(connection);
@@ -142,6 +142,12 @@ spw_status spw__connection_tell_end(const spw_connection *connection, spw_error 
     return connection->end.status;
 }
 
+void spw_connection_let_go(spw_connection *connection)
+{
+    if (connection->phase == CONNECTION_ENDED)
+        spw__stream_tcp_close(&connection->stream);
+}
+
 void spw_connection_close(spw_connection *connection)
 {
     if (connection->phase != CONNECTION_ENDED) {
@@ -150,6 +156,7 @@ void spw_connection_close(spw_connection *connection)
                              "the connection was closed on this side");
         spw__connection_end(connection, &why);
     }
+    spw_connection_let_go(connection);
     spw__connection_stop_reading(connection);
     spw_payload *ready = connection->ready;
     connection->ready = NULL;

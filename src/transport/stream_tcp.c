@@ -156,6 +156,11 @@ void spw__stream_tcp_adopt(spw_context *context, int descriptor,
     set_options(context, ret_stream, user_timeout_ms);
 }
 
+void spw__stream_tcp_shutdown(const spw__stream_tcp *stream)
+{
+    spw__socket_shutdown(stream->descriptor);
+}
+
 void spw__stream_tcp_close(spw__stream_tcp *stream)
 {
     if (stream->descriptor < 0)

@@ -30,6 +30,8 @@ spw_status spw__stream_tcp_finish_connect(const spw__stream_tcp *stream,
 void spw__stream_tcp_adopt(spw_context *context, int descriptor,
                            const spw__socket_address *peer, uint32_t user_timeout_ms,
                            spw__stream_tcp *ret_stream);
+/* No byte moves any more; the descriptor stays until close. */
+void spw__stream_tcp_shutdown(const spw__stream_tcp *stream);
 void spw__stream_tcp_close(spw__stream_tcp *stream);
 
 /* Errors: AGAIN (error untouched), RESET, TIMED_OUT, UNREACHABLE, NO_MEMORY, IO. */

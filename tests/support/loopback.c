@@ -215,6 +215,10 @@ void assert_ended_as(spw_connection *connection, spw_status expected)
     assert_int_equal(error.status, expected);
     assert_int_not_equal(error.message[0], '\0');
     assert_false(spw_connection_is_open(connection));
+    /* It stays until nobody watches it, whatever ended the connection. */
+    if (expected != SPW_STATUS_CLOSED)
+        assert_true(spw_connection_descriptor(connection) >= 0);
+    spw_connection_let_go(connection);
     assert_int_equal(spw_connection_descriptor(connection), -1);
     assert_int_equal(spw_connection_interest(connection), 0);
 }

@@ -17,6 +17,7 @@ from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
+
 from spillway import _native
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain

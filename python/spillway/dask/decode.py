@@ -16,6 +16,7 @@ from distributed.protocol.serialize import (
 )
 from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
+
 from spillway import _native
 
 logger = logging.getLogger(__name__)

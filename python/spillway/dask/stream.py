@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -66,13 +65,14 @@ class Stream:
         """Let the loop watch what the connection waits for, and nothing else. When the
         connection has ended, wake whoever waits.
 
-        Called after everything that may have changed it, before the loop runs again: a
-        descriptor that the connection closed must leave the loop before its number is
-        used for something else.
+        Called after everything that may have changed it. A descriptor is closed only
+        when the loop has stopped watching it: where a forked child holds a copy, the
+        loop could not stop afterwards, and would spin.
         """
         interest = self._connection.interest()
         if not interest and not self._connection.open:
             self._unwatch()
+            self._connection.let_go()
             self._wake(self._reader)
             self._wake(self._flusher)
             return
@@ -92,17 +92,10 @@ class Stream:
                 self._loop.remove_writer(self._fd)
 
     def _unwatch(self) -> None:
-        """Take the descriptor out of the loop, closed or not.
-
-        A selector can forget a closed descriptor, but not go on watching it for one
-        thing less: when it refuses to, it has forgotten it.
-        """
-        if not self._watched:
-            return
-        self._watched = 0
-        with contextlib.suppress(OSError):
+        watched, self._watched = self._watched, 0
+        if watched & READ:
             self._loop.remove_reader(self._fd)
-        with contextlib.suppress(OSError):
+        if watched & WRITE:
             self._loop.remove_writer(self._fd)
 
     def _wake(self, waiter: asyncio.Future | None) -> None:

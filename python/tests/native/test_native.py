@@ -9,13 +9,14 @@ import weakref
 import zlib
 
 import pytest
-import spillway._native
 from loopback import (
     drive,
     transfer,
     with_raw_peer,
 )
 from samples import prelude, some_bytes, value
+
+import spillway._native
 from spillway import _native
 
 

@@ -20,6 +20,7 @@ from loopback import (
     with_raw_peer,
 )
 from samples import MIB, prelude, some_bytes
+
 from spillway import _native
 
 

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 from loopback import budget
+
 from spillway import _native
 
 

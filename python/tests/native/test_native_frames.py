@@ -19,6 +19,7 @@ from loopback import (
     with_raw_peer,
 )
 from samples import KIB, MIB, some_bytes, value
+
 from spillway import _native
 
 

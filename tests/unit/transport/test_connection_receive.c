@@ -157,6 +157,8 @@ static void garbage_ends_the_connection(void **state)
     spw_status status = loopback_receive(pair.ours, NULL, &payload, &error);
     assert_true(status == SPW_STATUS_PROTOCOL || status == SPW_STATUS_LIMIT_EXCEEDED);
     assert_false(spw_connection_is_open(pair.ours));
+    assert_true(spw_connection_descriptor(pair.ours) >= 0);
+    spw_connection_let_go(pair.ours);
     assert_int_equal(spw_connection_descriptor(pair.ours), -1);
     assert_int_equal(spw_connection_receive(pair.ours, &payload, &error), status);
     raw_pair_close(&pair);

@@ -34,8 +34,11 @@ static bool enter(connection_object *self)
     return true;
 }
 
+/* Whatever the call was, it may have ended the connection, and with it the send queue:
+ * what has been sent or given up is let go here, where the GIL is held. */
 static void leave(connection_object *self)
 {
+    spw_connection_reap(self->connection);
     if (self->is_close_due)
         spw_connection_close(self->connection);
     self->is_close_due = false;
@@ -200,7 +203,6 @@ static PyObject *connection_send(PyObject *object, PyObject *frames)
     }
     if (status != SPW_STATUS_OK)
         spw_payload_free(payload);
-    spw_connection_reap(self->connection);
     leave(self);
     if (status != SPW_STATUS_OK)
         return raise_status(state, &error);
@@ -260,7 +262,6 @@ static PyObject *connection_on_writable(PyObject *object, PyObject *ignored)
     } else {
         status = spw_connection_on_writable(self->connection, &error);
     }
-    spw_connection_reap(self->connection);
     leave(self);
     if (status != SPW_STATUS_OK)
         return raise_status(module_state_of(object), &error);

@@ -11,6 +11,11 @@
 /* A body's rest below this is cheaper copied than named in a vectored read. */
 static const size_t DIRECT_FROM_BYTES = 4096;
 static const size_t DIRECT_MAX_BYTES = (size_t)1 << 30;
+/* With this much of a body missing, a short read is not taken for the last one. */
+static const uint64_t ASK_AGAIN_BYTES = 64 * 1024;
+/* One call reads no more of a body than this, so that the owner's loop gets its turn
+ * even while the peer sends as fast as we read. */
+static const uint64_t RECEIVE_TURN_BYTES = (uint64_t)64 << 20;
 
 static bool has_read_ahead(const spw_connection *connection)
 {
@@ -126,6 +131,7 @@ spw_status spw_connection_on_readable(spw_connection *connection)
         return SPW_STATUS_AGAIN;
     if (connection->phase == CONNECTION_ENDED)
         return SPW_STATUS_OK;
+    uint64_t before = spw__message_reader_missing(connection->reader);
     while (connection->ready == NULL && !has_read_ahead(connection)) {
         spw_error why;
         spw_status status = read_once(connection, &why);
@@ -135,7 +141,12 @@ spw_status spw_connection_on_readable(spw_connection *connection)
             fail(connection, &why);
             return SPW_STATUS_OK;
         }
-        if (connection->is_drained)
+        /* In the middle of a large body more arrives while this is copied, and to ask
+         * in vain costs less than a turn of the owner's loop. */
+        uint64_t missing = spw__message_reader_missing(connection->reader);
+        if (connection->is_drained && missing < ASK_AGAIN_BYTES)
+            break;
+        if (missing < before && before - missing >= RECEIVE_TURN_BYTES)
             break;
     }
     bool has_news = connection->ready != NULL || has_read_ahead(connection);

@@ -101,13 +101,14 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
         return status;
     spw_error why;
     uint64_t total = spw__message_writer_total(writer);
-    bool is_next =
-        connection->phase == CONNECTION_OPEN && connection->queue.head == NULL;
-    if (is_next && total <= SEND_FIRST_BYTES) {
+    bool is_open = connection->phase == CONNECTION_OPEN;
+    if (is_open && connection->queue.head == NULL && total <= SEND_FIRST_BYTES) {
         status = send_first(connection, writer, &why);
     } else {
         status = spw__send_queue_push(&connection->queue, writer, &why);
-        if (status == SPW_STATUS_OK && is_next)
+        /* Also behind a queue: a caller that writes one message after another without
+         * giving its loop a turn would otherwise send nothing until it is done. */
+        if (status == SPW_STATUS_OK && is_open)
             status = send_queued(connection, &why);
     }
     if (status != SPW_STATUS_OK)

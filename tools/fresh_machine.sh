@@ -20,6 +20,8 @@ if [ ! -e "$root/etc/os-release" ]; then
     debootstrap --variant=minbase --components="$components" "$suite" "$root" "$mirror"
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+# An installer writes these; debootstrap does not.
+printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
 if [ -n "${PIP_CERT:-}" ]; then
     # Not in its place here: there apt may put Debian's own.
     install -m 644 "$PIP_CERT" "$root/root/pip_cert.crt"

@@ -26,6 +26,7 @@ def check() -> str | None:
 def install() -> None:
     """Append our preload, with the arguments that it needs, for each role."""
     import dask
+    import distributed  # noqa: F401  its import puts its defaults into the configuration
 
     values: dict[str, tuple[Any, Any]] = {}
     for role in _ROLES:

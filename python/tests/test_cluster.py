@@ -226,7 +226,11 @@ def dask_command(*arguments):
         yield process
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:  # stock Dask can miss a signal at its end
+            process.kill()
+            process.wait()
 
 
 @contextlib.asynccontextmanager

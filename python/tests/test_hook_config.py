@@ -1,6 +1,9 @@
 """Our preload in Dask's configuration, beside what is there, and taken out again."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import dask
 import pytest
@@ -75,3 +78,20 @@ def test_failed_install_changes_nothing(monkeypatch):
         hook_config.install()
     monkeypatch.undo()
     assert dask.config.config == before
+
+
+def test_enable_works_before_distributed_is_imported():
+    """Dask's own defaults come with that import; with the transport switched off nothing
+    else of enable() would bring it."""
+    script = (
+        "import sys, spillway.dask, spillway\n"
+        "assert 'distributed' not in sys.modules\n"
+        "spillway.dask.enable()\n"
+        "print(spillway.stats()['hooks']['config'])\n"
+    )
+    shown = subprocess.check_output(
+        [sys.executable, "-c", script],
+        env={**os.environ, "SPILLWAY_DISABLE": "transport"},
+        text=True,
+    )
+    assert shown == "on\n"

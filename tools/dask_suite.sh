@@ -74,7 +74,8 @@ print((found or "").removeprefix("g"))')
 }
 
 lay_tests_over() {
-    repository=${DISTRIBUTED_REPOSITORY:-$suite/distributed.git}
+    # By version: a clone made for an older one would lack the tag.
+    repository=${DISTRIBUTED_REPOSITORY:-$suite/distributed-$version.git}
     if [ ! -e "$repository" ] && [ -z "${DISTRIBUTED_REPOSITORY:-}" ]; then
         say "cloning $upstream"
         git clone --quiet --bare "$upstream" "$repository"

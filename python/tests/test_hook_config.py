@@ -11,7 +11,7 @@ import pytest
 from spillway.dask import hook_config
 from spillway.dask.preload_list import PRELOAD, with_ours
 
-ROLES = ("scheduler", "nanny", "worker", "client")
+ROLES = ("scheduler", "nanny", "worker")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_remove_keeps_what_was_set_since():
 
 def test_failed_install_changes_nothing(monkeypatch):
     before = copy.deepcopy(dask.config.config)
-    client = dict(dask.config.config["distributed"]["client"])
-    del client["preload"]
-    monkeypatch.setitem(dask.config.config["distributed"], "client", client)
+    nanny = dict(dask.config.config["distributed"]["nanny"])
+    del nanny["preload"]
+    monkeypatch.setitem(dask.config.config["distributed"], "nanny", nanny)
     with pytest.raises(KeyError):
         hook_config.install()
     monkeypatch.undo()
@@ -81,8 +81,8 @@ def test_failed_install_changes_nothing(monkeypatch):
 
 
 def test_enable_works_before_distributed_is_imported():
-    """Dask's own defaults come with that import; with the transport switched off nothing
-    else of enable() would bring it."""
+    """Dask's own defaults come with that import; with the transport switched off
+    nothing else of enable() would bring it."""
     script = (
         "import sys, spillway.dask, spillway\n"
         "assert 'distributed' not in sys.modules\n"

@@ -1,9 +1,10 @@
 """Our preload where a script gives preloads of its own."""
 
+import logging
 from dataclasses import dataclass
 
 import pytest
-from distributed import Nanny, preloading
+from distributed import Client, Nanny, preloading
 
 from spillway.dask import hook_preloads
 from spillway.dask.preload_list import PRELOAD
@@ -55,6 +56,21 @@ def test_a_nannys_worker_process_gets_ours_too(given):
     assert got.preload == [PRELOAD]
     assert nanny.preload == ["json", PRELOAD]
     assert nanny.preload_argv == ["--mine"]
+
+
+def test_a_client_gets_ours_once_and_without_a_line_in_the_log(caplog):
+    caplog.set_level(logging.DEBUG)
+    client = object.__new__(Client)  # its constructor needs a loop, and connects
+    hook_preloads.install()
+    try:
+        got = preloading.process_preloads(client, ["json"], [])
+        assert [preload.name for preload in got] == ["json", PRELOAD]
+        assert "json" in caplog.text
+        assert PRELOAD not in caplog.text
+        again = preloading.process_preloads(client, [PRELOAD], [])
+        assert [preload.name for preload in again] == [PRELOAD]
+    finally:
+        hook_preloads.remove()
 
 
 def test_after_remove_a_wrapper_around_ours_adds_nothing(given, monkeypatch):

@@ -1,7 +1,8 @@
 """Adds our preload to Dask's configuration.
 
-Every Scheduler, Nanny, Worker and Client that is not told its preloads reads them
-there, and Dask hands its configuration on to the processes that it starts.
+Every Scheduler, Nanny and Worker that is not told its preloads reads them there, and
+Dask hands its configuration on to the processes that it starts. (A client gets ours
+from hook_preloads, which is in every process that loaded our preload.)
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from spillway.dask.preload_list import PRELOAD, with_ours
 NAME = "config"
 OFF_WITH = (switches.ALL,)
 
-_ROLES = ("scheduler", "nanny", "worker", "client")
+_ROLES = ("scheduler", "nanny", "worker")
 
 _replaced: dict[str, tuple[Any, Any]] = {}
 """For each key that was set: what was there, and what we put in its place."""

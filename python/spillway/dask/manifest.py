@@ -188,6 +188,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         _is("distributed.worker:preloading.process_preloads", _PROCESS_PRELOADS),
         _is("distributed.client:preloading.process_preloads", _PROCESS_PRELOADS),
         Relies("distributed.nanny:Nanny", takes=("preload", "preload_argv")),
+        _is("distributed.preloading:PreloadManager", "(preloads)"),
     ),
     "worker_info": (
         Relies("distributed.worker:Worker", takes=("startup_information",)),

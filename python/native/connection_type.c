@@ -20,16 +20,19 @@ typedef struct connection_object {
     PyObject_HEAD spw_connection *connection; /* closed or not, until deallocation */
     bool is_busy;
     bool is_close_due; /* close() came while is_busy */
+    bool was_open;     /* what open answers while is_busy */
 } connection_object;
 
 static bool enter(connection_object *self)
 {
     if (self->is_busy) {
         PyErr_SetString(PyExc_RuntimeError,
-                        "the connection is in use by another call; only close() may "
-                        "come from another thread or from a frame's finalizer");
+                        "the connection is in use by another call; only close() and "
+                        "open may come from another thread or from a frame's "
+                        "finalizer");
         return false;
     }
+    self->was_open = spw_connection_is_open(self->connection);
     self->is_busy = true;
     return true;
 }
@@ -38,6 +41,7 @@ static bool enter(connection_object *self)
  * what has been sent or given up is let go here, where the GIL is held. */
 static void leave(connection_object *self)
 {
+    self->was_open = spw_connection_is_open(self->connection);
     spw_connection_reap(self->connection);
     if (self->is_close_due)
         spw_connection_close(self->connection);
@@ -55,6 +59,7 @@ PyObject *connection_wrap(module_state *state, spw_connection *connection)
     self->connection = connection;
     self->is_busy = false;
     self->is_close_due = false;
+    self->was_open = true;
     return (PyObject *)self;
 }
 
@@ -130,11 +135,10 @@ static PyObject *connection_get_open(PyObject *object, void *ignored)
     connection_object *self = (connection_object *)object;
     if (self->is_close_due)
         return PyBool_FromLong(0);
-    if (!enter(self))
-        return NULL;
-    bool is_open = spw_connection_is_open(self->connection);
-    leave(self);
-    return PyBool_FromLong(is_open);
+    /* From any thread: whoever logs a comm asks. What a call under way makes of the
+     * connection shows when it ends. */
+    return PyBool_FromLong(self->is_busy ? self->was_open
+                                         : spw_connection_is_open(self->connection));
 }
 
 static PyObject *connection_queued_bytes(PyObject *object, PyObject *ignored)

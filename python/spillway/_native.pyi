@@ -17,7 +17,7 @@ class Buffer:
 class Connection:
     """Whole messages in both directions over one TCP stream. No call blocks. One call
     at a time: a second one, from another thread or from a frame's finalizer, raises
-    RuntimeError, except `close`."""
+    RuntimeError, except `close` and `open`."""
 
     @staticmethod
     def connect(host: str, port: int, user_timeout_ms: int) -> Connection:

@@ -463,6 +463,39 @@ async def test_close_waits_for_a_peer_that_starts_to_read():
         assert b"".join(message.frames[2:]) == array.tobytes()
 
 
+async def test_a_second_close_does_not_disturb_the_first():
+    async with with_raw_peer() as (comm, peer):
+        await large_write_to_a_stopped_peer(comm)
+        closing = asyncio.ensure_future(comm.close())
+        await asyncio.sleep(0)
+        await soon(comm.close())
+        assert comm.closed() and not closing.done()
+        with pytest.raises(CommClosedError, match="closed"):
+            await comm.write("late")
+        (message,) = wire_oracle.read_all(await peer.receive_rest())
+        await soon(closing)
+        assert sum(map(len, message.frames)) > 64 * MIB
+
+
+@pytest.mark.parametrize("queued", [0, 64 * MIB])
+def test_a_comm_that_outlived_its_loop_can_be_closed(queued):
+    async def left_open(port):
+        comm = await connector(OURS).connect(f"127.0.0.1:{port}")
+        await comm.write(to_serialize(noise(queued)))
+        return comm
+
+    async def closed(comm):
+        await soon(comm.close())
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        comm = asyncio.run(left_open(server.getsockname()[1]))
+        assert not comm.closed()
+        asyncio.run(closed(comm))
+        comm.close()
+    assert comm.closed()
+    assert charged()["queued"] == 0
+
+
 async def test_abort_ends_a_close_that_is_under_way():
     async with with_raw_peer() as (comm, _):
         await large_write_to_a_stopped_peer(comm)

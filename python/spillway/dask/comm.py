@@ -70,6 +70,7 @@ class SpillwayComm(Comm):
         self._local_addr = local_addr
         self._peer_addr = peer_addr
         super().__init__(deserialize=deserialize)
+        self._is_closing = False
         self._finalizer = weakref.finalize(self, _close_dangling, stream, repr(self))
         self._finalizer.atexit = False
 
@@ -82,7 +83,7 @@ class SpillwayComm(Comm):
         return self._peer_addr
 
     def closed(self) -> bool:
-        return not self._stream.is_open()
+        return self._is_closing or not self._stream.is_open()
 
     def handshake_info(self) -> dict[str, Any]:
         return {
@@ -126,7 +127,7 @@ class SpillwayComm(Comm):
     async def write(
         self, msg: Any, serializers: Any = None, on_error: str = "message"
     ) -> int:
-        if not self._stream.is_open():
+        if self.closed():
             raise CommClosedError(f"in {self}: closed")
         plain, size = encode_plain(msg)
         if plain is not None:
@@ -164,18 +165,19 @@ class SpillwayComm(Comm):
         return CommClosedError(f"in {self}: {_reason(error)}")
 
     def close(self) -> Awaitable[None]:
-        """Close after what is queued has been sent.
+        """Close after what is queued has been sent. From now on the comm is closed for
+        whoever uses it; a second call does not wait for the first.
 
         Not a coroutine function: with nothing queued it closes before it returns, also
         when the caller does not await the result.
         """
         self._finalizer.detach()
-        if self._stream.is_open() and self._stream.queued_bytes():
-            return asyncio.ensure_future(self._flush_and_close())
-        self._stream.abort()
-        done = self._stream.loop.create_future()
-        done.set_result(None)
-        return done
+        if not self._is_closing:
+            self._is_closing = True
+            if self._stream.queued_bytes() and not self._stream.loop.is_closed():
+                return self._stream.loop.create_task(self._flush_and_close())
+            self._stream.abort()
+        return _done(self._stream.loop)
 
     async def _flush_and_close(self) -> None:
         try:
@@ -186,6 +188,18 @@ class SpillwayComm(Comm):
     def abort(self) -> None:
         self._finalizer.detach()
         self._stream.abort()
+
+
+def _done(loop: asyncio.AbstractEventLoop) -> asyncio.Future:
+    """A future that is done, for whoever awaits it: a comm may outlive its loop, and
+    then be closed on another one, or on none."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    done = loop.create_future()
+    done.set_result(None)
+    return done
 
 
 def _close_dangling(stream: Stream, comm: str) -> None:

@@ -90,6 +90,7 @@ def test_finalizer_of_a_frame_may_close_its_connection(pair):
         for call in (near.connection.fileno, lambda: near.connection.send([b"x"])):
             with pytest.raises(RuntimeError, match="in use"):
                 call()
+        assert near.connection.open
         near.connection.close()
         assert near.connection.fileno() == -1
         assert near.connection.interest() == near.connection.queued_bytes() == 0
@@ -130,6 +131,18 @@ def test_close_from_another_thread_ends_a_transfer(pair):
     assert in_flight() == 0
     drive([near], lambda: near.error)
     assert near.error.status in ("RESET", "PEER_CLOSED")
+
+
+def test_any_thread_may_ask_whether_it_is_open(pair):
+    near, far = pair
+    near.connection.send([b"head", bytearray(200 * MIB)])
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(pump, near, far)
+        answers = [near.connection.open and far.connection.open]
+        while not moving.done():
+            answers.append(near.connection.open and far.connection.open)
+        moving.result()
+    assert all(answers)
 
 
 @pytest.fixture

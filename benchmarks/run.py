@@ -29,9 +29,9 @@ HIGHER, LOWER = "at least", "at most"
 
 # Row: program with arguments; metric: which way, bar, aim. Ratios are Spillway's figure
 # over stock's, except "absolute" ones, which are Spillway's figure itself.
-SIZE_BARS = {
-    f"{size}_bytes_per_s": (HIGHER, 0.95, None)
-    for size in (0, 1 << 10, 1 << 16, 1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30)
+SIZES = {
+    "small": (0, 1 << 10, 1 << 16, 1 << 20),
+    "large": (8 << 20, 64 << 20, 256 << 20, 1 << 30),
 }
 ROWS = {
     "small_messages": (
@@ -41,8 +41,14 @@ ROWS = {
             "one_way_per_s": (HIGHER, 1.6, 1.9),
         },
     ),
-    "sizes_dropped": (["sizes.py", "--mode", "dropped"], SIZE_BARS),
-    "sizes_kept": (["sizes.py", "--mode", "kept"], SIZE_BARS),
+    **{
+        f"{sizes}_{mode}": (
+            ["sizes.py", "--range", sizes, "--mode", mode],
+            {f"{size}_bytes_per_s": (HIGHER, 0.95, None) for size in SIZES[sizes]},
+        )
+        for sizes in SIZES
+        for mode in ("dropped", "kept")
+    },
     "receiver_memory": (
         ["receiver_memory.py"],
         {"peak_over_payload": (LOWER + " (absolute)", 1.02, None)},

@@ -120,10 +120,14 @@ def _receive(plane: str, mode: str, pipe: Any) -> None:
     asyncio.run(main())
 
 
-def run(measure: Callable[[Any, argparse.Namespace], Awaitable[dict]]) -> None:
+def run(
+    measure: Callable[[Any, argparse.Namespace], Awaitable[dict]], **choices: list[str]
+) -> None:
     """Start a receiver, connect to it, and print what measure(comm, arguments) finds as
-    one line of JSON."""
+    one line of JSON. choices are further options that the benchmark must be given."""
     parser = argparse.ArgumentParser()
+    for option, values in choices.items():
+        parser.add_argument(f"--{option}", choices=values, required=True)
     parser.add_argument("--plane", choices=["stock", "spillway"], required=True)
     parser.add_argument("--mode", choices=["dropped", "kept"], default="dropped")
     arguments = parser.parse_args()

@@ -56,10 +56,13 @@ int spw__socket_set_keep_alive(int descriptor, int idle_s, int interval_s, int p
 /* Give a peer up that acknowledges nothing for so long. */
 int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms);
 
+/* This process, as the owner of the sockets that it makes. */
+int spw__socket_owner(void);
 /* Say farewell, so that the peer sees it even when a forked child holds a copy of the
- * descriptor. No byte moves any more; the descriptor stays. */
-void spw__socket_shutdown(int descriptor);
-/* Say farewell and close. */
+ * descriptor. No byte moves any more; the descriptor stays. Nothing happens in another
+ * process than owner: a forked child that cleans up has nothing to end but its copy. */
+void spw__socket_shutdown(int descriptor, int owner);
+/* Close this process's copy. */
 void spw__socket_close(int descriptor);
 
 /* The number of a network interface; -ENODEV when there is none of that name. */

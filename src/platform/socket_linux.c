@@ -116,16 +116,21 @@ int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms)
     return answer == 0 ? 0 : -errno;
 }
 
+int spw__socket_owner(void)
+{
+    return getpid();
+}
+
 /* Neither of these can fail in a way that leaves something to do: the peer may be gone
  * already, and Linux frees the descriptor whatever close answers. */
-void spw__socket_shutdown(int descriptor)
+void spw__socket_shutdown(int descriptor, int owner)
 {
-    (void)shutdown(descriptor, SHUT_RDWR);
+    if (owner == getpid())
+        (void)shutdown(descriptor, SHUT_RDWR);
 }
 
 void spw__socket_close(int descriptor)
 {
-    spw__socket_shutdown(descriptor);
     (void)close(descriptor);
 }
 

@@ -12,6 +12,7 @@
 struct spw_listener {
     spw_context *context; /* one reference */
     int descriptor;
+    int owner; /* see spw__socket_shutdown */
     spw__socket_address local;
     char host[SPW__ADDRESS_HOST_BYTES];
     uint16_t port;
@@ -56,7 +57,9 @@ spw_status spw_listener_start(spw_context *context, const char *host, uint16_t p
     if (listener == NULL)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a listener");
-    *listener = (spw_listener){.context = spw_context_ref(context), .descriptor = -1};
+    *listener = (spw_listener){.context = spw_context_ref(context),
+                               .descriptor = -1,
+                               .owner = spw__socket_owner()};
     const char *what;
     int answer = open_listening(&address, backlog, &what);
     if (answer < 0)
@@ -79,8 +82,10 @@ void spw_listener_free(spw_listener *listener)
     if (listener == NULL)
         return;
     spw_context *context = listener->context;
-    if (listener->descriptor >= 0)
+    if (listener->descriptor >= 0) {
+        spw__socket_shutdown(listener->descriptor, listener->owner);
         spw__socket_close(listener->descriptor);
+    }
     spw__release(context, listener, sizeof *listener, _Alignof(spw_listener));
     spw_context_unref(context);
 }

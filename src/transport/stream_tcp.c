@@ -152,13 +152,14 @@ void spw__stream_tcp_adopt(spw_context *context, int descriptor,
                            const spw__socket_address *peer, uint32_t user_timeout_ms,
                            spw__stream_tcp *ret_stream)
 {
-    *ret_stream = (spw__stream_tcp){.descriptor = descriptor, .peer = *peer};
+    *ret_stream = (spw__stream_tcp){
+        .descriptor = descriptor, .owner = spw__socket_owner(), .peer = *peer};
     set_options(context, ret_stream, user_timeout_ms);
 }
 
 void spw__stream_tcp_shutdown(const spw__stream_tcp *stream)
 {
-    spw__socket_shutdown(stream->descriptor);
+    spw__socket_shutdown(stream->descriptor, stream->owner);
 }
 
 void spw__stream_tcp_close(spw__stream_tcp *stream)

@@ -10,6 +10,7 @@
 
 typedef struct spw__stream_tcp {
     int descriptor; /* -1 once closed */
+    int owner;      /* see spw__socket_shutdown */
     spw__socket_address peer;
 } spw__stream_tcp;
 
@@ -32,6 +33,7 @@ void spw__stream_tcp_adopt(spw_context *context, int descriptor,
                            spw__stream_tcp *ret_stream);
 /* No byte moves any more; the descriptor stays until close. */
 void spw__stream_tcp_shutdown(const spw__stream_tcp *stream);
+/* Close the descriptor. */
 void spw__stream_tcp_close(spw__stream_tcp *stream);
 
 /* Errors: AGAIN (error untouched), RESET, TIMED_OUT, UNREACHABLE, NO_MEMORY, IO. */

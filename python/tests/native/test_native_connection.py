@@ -3,6 +3,7 @@ end of a connection has a name."""
 
 import array
 import errno
+import os
 import socket
 import struct
 import sys
@@ -183,6 +184,23 @@ def test_small_messages_keep_the_gil(pair, bystander):
         near.connection.send([b"head", b"x" * 1000])
         pump(near, far)
     assert not seen
+
+
+def test_a_forked_child_does_not_end_what_is_its_parents(pair):
+    near, far = pair
+    listener = _native.Listener("127.0.0.1", 0, 16)
+    child = os.fork()
+    if child == 0:
+        near.connection.close()
+        listener.close()
+        del far.connection
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    for sender, receiver in ((near, far), (far, near)):
+        sender.connection.send([b"still here"])
+        drive([receiver], lambda end=receiver: end.messages)
+    late = _native.Connection.connect(*listener.local(), 0)
+    assert accept(listener).peer() == late.local()
 
 
 def test_addresses():

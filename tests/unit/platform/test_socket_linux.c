@@ -7,6 +7,8 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "loopback.h"
 #include "transport/address.h"
@@ -118,6 +120,31 @@ static void the_end_of_the_stream_is_zero_bytes(void **state)
     spw__socket_close(made.listening);
 }
 
+/* Whatever a process that was forked meanwhile does as it cleans up. */
+static void a_child_does_not_end_what_is_its_parents(void **state)
+{
+    (void)state;
+    sockets made = connected("127.0.0.1");
+    int owner = spw__socket_owner();
+    char byte = 7;
+    struct iovec piece = {&byte, 1};
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        spw__socket_shutdown(made.client, owner);
+        spw__socket_close(made.client);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(spw__socket_send(made.client, &piece, 1), 1);
+    wait_for(made.server, POLLIN);
+    assert_int_equal(spw__socket_receive(made.server, &piece, 1), 1);
+    spw__socket_shutdown(made.client, owner);
+    wait_for(made.server, POLLIN);
+    assert_int_equal(spw__socket_receive(made.server, &piece, 1), 0);
+    close_all(&made);
+}
+
 static void sending_to_nobody_raises_no_signal(void **state)
 {
     (void)state;
@@ -214,6 +241,7 @@ int main(void)
         cmocka_unit_test(sockets_neither_block_nor_leak_to_children),
         cmocka_unit_test(moves_pieces_in_order),
         cmocka_unit_test(the_end_of_the_stream_is_zero_bytes),
+        cmocka_unit_test(a_child_does_not_end_what_is_its_parents),
         cmocka_unit_test(sending_to_nobody_raises_no_signal),
         cmocka_unit_test(a_full_socket_answers_again),
         cmocka_unit_test(options_reach_the_socket),

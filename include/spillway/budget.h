@@ -14,13 +14,14 @@ typedef enum spw_charge {
     SPW_CHARGE_HELD = 0,      /* buffers that a committed message handed out */
     SPW_CHARGE_QUEUED = 1,    /* bytes in send queues: the caller's memory, pinned */
     SPW_CHARGE_IN_FLIGHT = 2, /* reserved for bodies that are still arriving */
-    SPW_CHARGE_COUNT = 3
+    SPW_CHARGE_POOLED = 3, /* cached for the next body, and what buffers round up to */
+    SPW_CHARGE_COUNT = 4
 } spw_charge;
 
 typedef struct spw_budget_figures {
     uint64_t limit_bytes; /* 0: no limit */
     uint64_t used_bytes[SPW_CHARGE_COUNT];
-    uint64_t peak_bytes; /* highest sum of the three */
+    uint64_t peak_bytes; /* highest sum of the accounts */
     uint64_t refusals;   /* charges refused because of the limit */
 } spw_budget_figures;
 
@@ -33,7 +34,8 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_budget_create(uint64_t limit_bytes,
 /* Takes: budget (NULL allowed), in which nothing may be charged any more. */
 SPW_EXPORT void spw_budget_free(spw_budget *budget);
 
-/* Charge bytes, or refuse and change nothing.
+/* Charge bytes, or refuse and change nothing. Before it refuses, whatever the pools of
+ * the contexts that borrow the budget have cached is given back.
  * Thread: any. Errors: LIMIT_EXCEEDED, with the figures in the message. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_budget_charge(spw_budget *budget,
                                                       spw_charge charge, uint64_t bytes,

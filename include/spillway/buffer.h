@@ -15,7 +15,9 @@ typedef struct spw_buffer spw_buffer;
 /* Called once, when the last reference goes. Thread: the one that drops it. */
 typedef void (*spw_release_fn)(void *user);
 
-/* Allocate size bytes (0 allowed), uninitialised, charged to the context's budget.
+/* Allocate size bytes (0 allowed), charged to the context's budget. They hold whatever
+ * an earlier buffer left there, which is for nobody to see: write them before they are
+ * handed out.
  * Returns: one reference. Thread: any. Errors: NO_MEMORY, LIMIT_EXCEEDED. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_create(spw_context *context, size_t size,
                                                       spw_charge charge,

@@ -40,12 +40,20 @@ typedef struct spw_limits {
     uint64_t sub_header_bytes;   /* [1 << 31] sub-headers above get plain placement */
 } spw_limits;
 
+/* Where buffers take their memory from. */
+typedef enum spw_pool_use {
+    SPW_POOL_DEFAULT = 0, /* the pool, unless the context is given an allocator */
+    SPW_POOL_OFF = 1,     /* the allocator */
+    SPW_POOL_ON = 2       /* the pool (pool.h); the allocator has what is small */
+} spw_pool_use;
+
 typedef struct spw_context_options {
     size_t struct_size;      /* set by SPW_CONTEXT_OPTIONS_INIT */
     spw_allocator allocator; /* all zero: the C library's */
     spw_log_hook log;        /* all zero: silent */
     spw_limits limits;
     spw_budget *budget; /* required; borrowed until the context is gone */
+    spw_pool_use pool;
 } spw_context_options;
 
 #define SPW_CONTEXT_OPTIONS_INIT                                                       \
@@ -71,12 +79,14 @@ typedef struct spw_figures {
     uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
     uint64_t connections_opened, connections_closed, connections_failed;
     uint64_t copies[SPW_COPY_REASON_COUNT], copied_bytes[SPW_COPY_REASON_COUNT];
+    uint64_t regions_recycled, regions_added; /* by the pool, for buffers */
 } spw_figures;
 
 /* Make a context.
  * Borrows: options->budget until the last reference to the context is gone.
  * Returns: one reference. Thread: any.
- * Errors: NO_MEMORY, INVALID_ARGUMENT (no budget, half an allocator, unknown tail). */
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (no budget, half an allocator, an unknown use of
+ * the pool, unknown tail). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_context_create(
     const spw_context_options *options, spw_context **ret_context, spw_error *error);
 /* Takes one more reference. Returns: context. Thread: any. */

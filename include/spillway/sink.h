@@ -8,12 +8,13 @@
 /* Threading contract: a connection calls its sink from the thread that drives the
  * connection, and one sink may serve several connections at once. */
 typedef struct spw_sink_ops {
-    /* A place of size bytes (> 0). Returns: a slice whose buffer reference is the
-     * caller's, to be ended by exactly one commit or abort.
-     * Errors: NO_MEMORY, LIMIT_EXCEEDED. */
+    /* A place of size bytes (> 0), which holds whatever was there before. Returns: a
+     * slice whose buffer reference is the caller's, to be ended by exactly one commit
+     * or abort. Errors: NO_MEMORY, LIMIT_EXCEEDED. */
     spw_status (*reserve)(void *self, uint64_t size, spw_slice *ret_slice,
                           spw_error *error);
-    /* Every byte has been written; the place becomes visible. Borrows: slice. */
+    /* Every byte of the place has been written anew, those between and behind frames
+     * too; only now does it become visible. Borrows: slice. */
     void (*commit)(void *self, const spw_slice *slice);
     /* The message failed; the place is given up. Borrows: slice, whose reference the
      * caller drops afterwards. */

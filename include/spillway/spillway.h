@@ -14,6 +14,7 @@
 #include "spillway/context.h"
 #include "spillway/listener.h"
 #include "spillway/payload.h"
+#include "spillway/pool.h"
 #include "spillway/sink.h"
 #include "spillway/status.h"
 

@@ -35,6 +35,15 @@ int port_argument(PyObject *value, void *ret_port)
     return 1;
 }
 
+int bytes_argument(PyObject *value, void *ret_bytes)
+{
+    unsigned long long number;
+    if (!bounded(value, INT64_MAX, "a count of bytes", &number))
+        return 0;
+    *(uint64_t *)ret_bytes = number;
+    return 1;
+}
+
 int milliseconds_argument(PyObject *value, void *ret_milliseconds)
 {
     unsigned long long number;

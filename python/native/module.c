@@ -7,6 +7,7 @@
 #include "decompress.h"
 #include "listener_type.h"
 #include "native_figures.h"
+#include "pool_functions.h"
 #include "raise_status.h"
 
 static PyObject *native_version(PyObject *module, PyObject *ignored)
@@ -107,6 +108,12 @@ PyMODINIT_FUNC PyInit__native(void)
          "Decompress the shards of one buffer side by side into one aligned Buffer."},
         {"figures", native_figures, METH_NOARGS,
          "What this process moved and holds, in counts and bytes."},
+        {"limit_resident", native_limit_resident, METH_O,
+         "limit_resident(bytes, /)\n--\n\n"
+         "Cache no memory while the process uses more than that; 0 for no limit."},
+        {"trim", native_trim, METH_VARARGS,
+         "trim(keep_bytes, older_than_ms, /)\n--\n\n"
+         "Give back cached memory; after how many ms to call it again, or None."},
         {"version", native_version, METH_NOARGS, "The version of the C library."},
         {NULL, NULL, 0, NULL},
     };

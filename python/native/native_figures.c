@@ -22,10 +22,17 @@ static PyObject *budget_dict(const spw_budget_figures *figures)
 {
     const uint64_t *used = figures->used_bytes;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K}", "held", (number)used[SPW_CHARGE_HELD], "queued",
-        (number)used[SPW_CHARGE_QUEUED], "in_flight",
-        (number)used[SPW_CHARGE_IN_FLIGHT], "peak", (number)figures->peak_bytes,
-        "limit", (number)figures->limit_bytes, "refusals", (number)figures->refusals);
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "held", (number)used[SPW_CHARGE_HELD],
+        "queued", (number)used[SPW_CHARGE_QUEUED], "in_flight",
+        (number)used[SPW_CHARGE_IN_FLIGHT], "pooled", (number)used[SPW_CHARGE_POOLED],
+        "peak", (number)figures->peak_bytes, "limit", (number)figures->limit_bytes,
+        "refusals", (number)figures->refusals);
+}
+
+static PyObject *regions_dict(const spw_figures *figures)
+{
+    return Py_BuildValue("{s:K,s:K}", "recycled", (number)figures->regions_recycled,
+                         "added", (number)figures->regions_added);
 }
 
 PyObject *native_figures(PyObject *module, PyObject *ignored)
@@ -37,13 +44,13 @@ PyObject *native_figures(PyObject *module, PyObject *ignored)
     spw_context_read_figures(state->context, &figures);
     spw_budget_read(state->budget, &budget);
     /* "N" takes the reference, and passes an error of its own maker on. */
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}", "messages_sent",
-                         (number)figures.messages_sent, "messages_received",
-                         (number)figures.messages_received, "bytes_sent",
-                         (number)figures.bytes_sent, "bytes_received",
-                         (number)figures.bytes_received, "connections_opened",
-                         (number)figures.connections_opened, "connections_closed",
-                         (number)figures.connections_closed, "connections_failed",
-                         (number)figures.connections_failed, "copies",
-                         copies_dict(&figures), "budget", budget_dict(&budget));
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N,s:N}", "messages_sent",
+        (number)figures.messages_sent, "messages_received",
+        (number)figures.messages_received, "bytes_sent", (number)figures.bytes_sent,
+        "bytes_received", (number)figures.bytes_received, "connections_opened",
+        (number)figures.connections_opened, "connections_closed",
+        (number)figures.connections_closed, "connections_failed",
+        (number)figures.connections_failed, "copies", copies_dict(&figures), "regions",
+        regions_dict(&figures), "budget", budget_dict(&budget));
 }

@@ -68,7 +68,19 @@ def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
 def figures() -> dict[str, Any]:
     """What this process moved and holds: messages_sent, messages_received, bytes_sent,
     bytes_received, connections_opened, connections_closed, connections_failed (counts
-    and bytes on the wire), copies as {reason: {"count", "bytes"}}, budget as
-    {"held", "queued", "in_flight", "peak", "limit", "refusals"} in bytes."""
+    and bytes on the wire), copies as {reason: {"count", "bytes"}}, regions as
+    {"recycled", "added"} (how often a buffer's memory was that of an earlier one, and
+    how often it was new), budget as {"held", "queued", "in_flight", "pooled", "peak",
+    "limit", "refusals"} in bytes."""
+
+def limit_resident(bytes: int, /) -> None:
+    """While the process has more memory than that in use, what buffers leave is not
+    cached; 0, as at first, for no such limit."""
+
+def trim(keep_bytes: int, older_than_ms: int, /) -> int | None:
+    """Give back what has been cached for that long, until no more than `keep_bytes`
+    are cached. Returns after how many milliseconds to call it again with the same
+    arguments at the latest; None when nothing is cached and no buffer lives that could
+    leave anything."""
 
 def version() -> str: ...

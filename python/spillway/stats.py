@@ -8,7 +8,8 @@ from spillway import in_force
 
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed")
-_BUDGET = ("held", "queued", "in_flight", "peak", "limit", "refusals")
+_BUDGET = ("held", "queued", "in_flight", "pooled", "peak", "limit", "refusals")
+_REGIONS = ("recycled", "added")
 
 
 def stats() -> dict[str, Any]:
@@ -40,6 +41,7 @@ def stats() -> dict[str, Any]:
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },
+        "regions": figures.get("regions", dict.fromkeys(_REGIONS, 0)),
         "budget": figures.get("budget", dict.fromkeys(_BUDGET, 0)),
         "peak_rss_bytes": _peak_rss_bytes(),
     }

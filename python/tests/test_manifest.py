@@ -22,6 +22,7 @@ OWN_OBJECT = {
     "config": "dask.config:set",
     "preloads": "distributed.preloading:process_preloads",
     "worker_info": "distributed.worker:Worker.get_startup_information",
+    "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
     "client_check": "distributed.scheduler:Scheduler.identity",
 }
 

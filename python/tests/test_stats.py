@@ -37,13 +37,23 @@ def test_has_every_figure_in_plain_types():
         "bytes",
         "copies",
         "connections",
+        "regions",
         "budget",
         "peak_rss_bytes",
     ]
     assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
     assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
     assert set(got["connections"]) == {"opened", "closed", "failed"}
-    assert {"held", "queued", "in_flight", "peak", "limit"} <= set(got["budget"])
+    assert set(got["regions"]) == {"recycled", "added"}
+    assert set(got["budget"]) == {
+        "held",
+        "queued",
+        "in_flight",
+        "pooled",
+        "peak",
+        "limit",
+        "refusals",
+    }
     assert got["pid"] == os.getpid()
     assert got["peak_rss_bytes"] > 10 * 2**20
 

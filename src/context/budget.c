@@ -1,16 +1,22 @@
-/* The budget counts; it never allocates for others and never waits.
+/* The budget counts; it never allocates for others, and waits for nobody but those who
+ * give memory back when it is short.
  * Invariant: total is the sum of the accounts, and with a limit no successful charge
  * leaves total above it. */
 #include "spillway/budget.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "context/error.h"
+#include "context/reclaim.h"
 
 struct spw_budget {
-    uint64_t limit_bytes; /* fixed at creation */
+    uint64_t limit_bytes;       /* fixed at creation */
+    pthread_mutex_t reclaiming; /* guards the list, and is held while it is called */
+    spw__reclaimer *reclaimers;
     /* All below: atomic, any thread. */
     _Atomic uint64_t total_bytes;
     _Atomic uint64_t peak_bytes;
@@ -26,13 +32,43 @@ spw_status spw_budget_create(uint64_t limit_bytes, spw_budget **ret_budget,
     if (budget == NULL)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0, "no memory for a budget");
     budget->limit_bytes = limit_bytes;
+    (void)pthread_mutex_init(&budget->reclaiming, NULL); /* plain ones cannot fail */
     *ret_budget = budget;
     return SPW_STATUS_OK;
 }
 
 void spw_budget_free(spw_budget *budget)
 {
+    if (budget == NULL)
+        return;
+    (void)pthread_mutex_destroy(&budget->reclaiming);
     free(budget);
+}
+
+void spw__budget_add_reclaimer(spw_budget *budget, spw__reclaimer *reclaimer)
+{
+    (void)pthread_mutex_lock(&budget->reclaiming);
+    reclaimer->next = budget->reclaimers;
+    budget->reclaimers = reclaimer;
+    (void)pthread_mutex_unlock(&budget->reclaiming);
+}
+
+void spw__budget_remove_reclaimer(spw_budget *budget, spw__reclaimer *reclaimer)
+{
+    (void)pthread_mutex_lock(&budget->reclaiming);
+    spw__reclaimer **link = &budget->reclaimers;
+    while (*link != reclaimer)
+        link = &(*link)->next;
+    *link = reclaimer->next;
+    (void)pthread_mutex_unlock(&budget->reclaiming);
+}
+
+static void reclaim(spw_budget *budget)
+{
+    (void)pthread_mutex_lock(&budget->reclaiming);
+    for (spw__reclaimer *one = budget->reclaimers; one != NULL; one = one->next)
+        one->give_back(one->user);
+    (void)pthread_mutex_unlock(&budget->reclaiming);
 }
 
 static void raise_peak(spw_budget *budget, uint64_t total)
@@ -44,27 +80,45 @@ static void raise_peak(spw_budget *budget, uint64_t total)
         ;
 }
 
-spw_status spw_budget_charge(spw_budget *budget, spw_charge charge, uint64_t bytes,
-                             spw_error *error)
+static uint64_t limit_of(const spw_budget *budget)
 {
-    uint64_t limit = budget->limit_bytes == 0 ? UINT64_MAX : budget->limit_bytes;
+    return budget->limit_bytes == 0 ? UINT64_MAX : budget->limit_bytes;
+}
+
+/* Returns: whether the limit allows it; if not, in ret_total what is in use. */
+static bool try_charge(spw_budget *budget, spw_charge charge, uint64_t bytes,
+                       uint64_t *ret_total)
+{
+    uint64_t limit = limit_of(budget);
     uint64_t total = atomic_load_explicit(&budget->total_bytes, memory_order_relaxed);
     do {
         if (total > limit || bytes > limit - total) {
-            atomic_fetch_add_explicit(&budget->refusals, 1, memory_order_relaxed);
-            return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
-                                  "%" PRIu64 " bytes refused: %" PRIu64
-                                  " of the budget's %" PRIu64
-                                  " bytes are in use; release data, or raise "
-                                  "the budget",
-                                  bytes, total, limit);
+            *ret_total = total;
+            return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&budget->total_bytes, &total,
                                                     total + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     atomic_fetch_add_explicit(&budget->used_bytes[charge], bytes, memory_order_relaxed);
     raise_peak(budget, total + bytes);
-    return SPW_STATUS_OK;
+    return true;
+}
+
+spw_status spw_budget_charge(spw_budget *budget, spw_charge charge, uint64_t bytes,
+                             spw_error *error)
+{
+    uint64_t total;
+    if (try_charge(budget, charge, bytes, &total))
+        return SPW_STATUS_OK;
+    reclaim(budget);
+    if (try_charge(budget, charge, bytes, &total))
+        return SPW_STATUS_OK;
+    atomic_fetch_add_explicit(&budget->refusals, 1, memory_order_relaxed);
+    return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                          "%" PRIu64 " bytes refused: %" PRIu64
+                          " of the budget's %" PRIu64
+                          " bytes are in use; release data, or raise the budget",
+                          bytes, total, limit_of(budget));
 }
 
 void spw_budget_move(spw_budget *budget, spw_charge from, spw_charge to, uint64_t bytes)

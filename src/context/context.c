@@ -48,11 +48,15 @@ spw_status spw_context_create(const spw_context_options *options,
     if (options->budget == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a context needs a budget");
+    if ((unsigned)options->pool > SPW_POOL_ON)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "an unknown use of the pool: %d", (int)options->pool);
     spw_allocator allocator = options->allocator;
     if ((allocator.allocate == NULL) != (allocator.release == NULL))
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "an allocator needs both allocate and release");
-    if (allocator.allocate == NULL)
+    bool is_given = allocator.allocate != NULL;
+    if (!is_given)
         allocator = (spw_allocator){system_allocate, system_release, NULL};
     spw_context *context =
         allocator.allocate(allocator.user, sizeof *context, _Alignof(spw_context));
@@ -73,6 +77,8 @@ spw_status spw_context_create(const spw_context_options *options,
             or_default(limits->sub_header_bytes, DEFAULT_LIMITS.sub_header_bytes),
     };
     context->budget = options->budget;
+    context->uses_pool = options->pool == SPW_POOL_ON ||
+                         (options->pool == SPW_POOL_DEFAULT && !is_given);
     *ret_context = context;
     return SPW_STATUS_OK;
 }
@@ -88,6 +94,9 @@ void spw_context_unref(spw_context *context)
     if (context == NULL ||
         atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
         return;
+    spw__context_part *pool = atomic_load(&context->region_pool);
+    if (pool != NULL)
+        pool->free(pool);
     spw_allocator allocator = context->allocator;
     allocator.release(allocator.user, context, sizeof *context, _Alignof(spw_context));
 }
@@ -108,6 +117,8 @@ void spw_context_read_figures(const spw_context *context, spw_figures *ret_figur
         .connections_opened = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_OPENED]),
         .connections_closed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_CLOSED]),
         .connections_failed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_FAILED]),
+        .regions_recycled = atomic_load(&figures[SPW__FIGURE_REGIONS_RECYCLED]),
+        .regions_added = atomic_load(&figures[SPW__FIGURE_REGIONS_ADDED]),
     };
     for (int i = 0; i < SPW_COPY_REASON_COUNT; i++) {
         ret_figures->copies[i] = atomic_load(&context->copies[i]);

@@ -3,6 +3,7 @@
 #define SPW_CONTEXT_FIGURES_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "spillway/context.h"
 
@@ -14,8 +15,16 @@ typedef enum spw__figure {
     SPW__FIGURE_CONNECTIONS_OPENED,
     SPW__FIGURE_CONNECTIONS_CLOSED,
     SPW__FIGURE_CONNECTIONS_FAILED,
+    SPW__FIGURE_REGIONS_RECYCLED,
+    SPW__FIGURE_REGIONS_ADDED,
     SPW__FIGURE_COUNT
 } spw__figure;
+
+/* What a layer above keeps with the context, which frees it when its last reference is
+ * gone, while its allocator and its budget are still there. */
+typedef struct spw__context_part {
+    void (*free)(struct spw__context_part *part);
+} spw__context_part;
 
 struct spw_context {
     _Atomic size_t references;
@@ -24,7 +33,10 @@ struct spw_context {
     spw_log_hook log;
     spw_limits limits;
     spw_budget *budget;
+    bool uses_pool;
     /* Atomic, any thread. */
+    _Atomic(spw__context_part *) region_pool; /* NULL until it is needed */
+    _Atomic uint64_t resident_limit_bytes;    /* 0: none */
     _Atomic uint64_t figures[SPW__FIGURE_COUNT];
     _Atomic uint64_t copies[SPW_COPY_REASON_COUNT];
     _Atomic uint64_t copied_bytes[SPW_COPY_REASON_COUNT];

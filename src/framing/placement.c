@@ -6,6 +6,8 @@
  * each pointing into one of regions. */
 #include "framing/placement.h"
 
+#include <string.h>
+
 #include "context/allocate.h"
 #include "context/figures.h"
 
@@ -101,6 +103,9 @@ static spw_status begin_shared(spw__placement *placement, uint64_t frame,
         return status;
     placement->shared_used = offset;
     placement->shared_size = offset + size;
+    /* Whoever gets one of the frames can see the whole buffer, and so what the memory's
+     * last owner left between them and behind the last. */
+    memset((char *)spw_buffer_data(placement->shared) + offset, 0, (size_t)size);
     return SPW_STATUS_OK;
 }
 

@@ -1,20 +1,21 @@
-/* Buffers. Memory of our own is allocated apart from the struct, so that its start is
- * aligned and its size is what was asked for.
- * Invariant: release == NULL means memory of our own, charged under charge for size
- * bytes; otherwise the memory is the caller's and nothing is charged. */
+/* Buffers. Memory of our own is apart from the struct, so that its start is aligned and
+ * its size is what was asked for.
+ * Invariant: release == NULL means memory of our own, in region, charged under charge;
+ * otherwise the memory is the caller's and nothing is charged. */
 #include "spillway/buffer.h"
 
 #include <stdatomic.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "platform/memory_advice.h"
+#include "memory/region_pool.h"
 
 struct spw_buffer {
     _Atomic size_t references;
     spw_context *context; /* one reference */
     void *data;
     size_t size;
+    spw__region region;
     spw_release_fn release;
     void *user;
     spw_charge charge; /* by the thread that owns the buffer while it is filled */
@@ -34,26 +35,19 @@ static spw_status make(spw_context *context, spw_buffer **ret_buffer, spw_error 
 spw_status spw_buffer_create(spw_context *context, size_t size, spw_charge charge,
                              spw_buffer **ret_buffer, spw_error *error)
 {
-    spw_budget *budget = spw_context_budget(context);
-    spw_status status = spw_budget_charge(budget, charge, size, error);
+    spw__region region;
+    spw_status status = spw__region_acquire(context, size, charge, &region, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_buffer *buffer;
     status = make(context, &buffer, error);
     if (status != SPW_STATUS_OK) {
-        spw_budget_release(budget, charge, size);
+        spw__region_release(context, &region, charge);
         return status;
     }
-    /* An empty buffer has an address too: exporters may not hand out NULL. */
-    buffer->data = spw__allocate(context, size > 0 ? size : 1, SPW_BUFFER_ALIGNMENT);
-    if (buffer->data == NULL) {
-        spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
-        spw_budget_release(budget, charge, size);
-        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
-                              "no memory for a buffer of %zu bytes", size);
-    }
-    spw__memory_advise_huge(buffer->data, size);
+    buffer->data = region.data;
     buffer->size = size;
+    buffer->region = region;
     buffer->charge = charge;
     buffer->is_writeable = true;
     spw_context_ref(context);
@@ -98,13 +92,10 @@ void spw_buffer_unref(spw_buffer *buffer)
         atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) != 1)
         return;
     spw_context *context = buffer->context;
-    if (buffer->release != NULL) {
+    if (buffer->release != NULL)
         buffer->release(buffer->user);
-    } else {
-        spw__release(context, buffer->data, buffer->size > 0 ? buffer->size : 1,
-                     SPW_BUFFER_ALIGNMENT);
-        spw_budget_release(spw_context_budget(context), buffer->charge, buffer->size);
-    }
+    else
+        spw__region_release(context, &buffer->region, buffer->charge);
     spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
     spw_context_unref(context);
 }

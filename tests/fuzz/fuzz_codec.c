@@ -81,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     spw_context_options options = SPW_CONTEXT_OPTIONS_INIT;
     options.budget = budget;
     options.limits.bytes_per_message = PLAIN_LIMIT;
+    options.pool = SPW_POOL_OFF; /* AddressSanitizer sees where a block ends */
     spw_context *context;
     require(spw_context_create(&options, &context, NULL) == SPW_STATUS_OK);
 

@@ -1,6 +1,7 @@
 #include "choosy_sink.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "testing.h"
 
@@ -21,6 +22,8 @@ static spw_status reserve(void *self, uint64_t size, spw_slice *ret_slice,
         choosy->heap.self, size + choosy->lead_bytes, ret_slice, error);
     if (status != SPW_STATUS_OK)
         return status;
+    memset(spw_buffer_data(ret_slice->buffer), CHOOSY_STALE,
+           spw_buffer_size(ret_slice->buffer));
     ret_slice->offset += choosy->lead_bytes;
     ret_slice->size = ret_slice->plain_size = size;
     choosy->reserved++;

@@ -1,8 +1,11 @@
-/* A sink for tests: the heap sink behind a count, which can refuse one reservation. */
+/* A sink for tests: the heap sink behind a count, which can refuse one reservation. Its
+ * places are full of CHOOSY_STALE, as if another owner had left it there. */
 #ifndef TEST_CHOOSY_SINK_H
 #define TEST_CHOOSY_SINK_H
 
 #include "spillway/sink.h"
+
+enum { CHOOSY_STALE = 0xee };
 
 typedef struct choosy_sink {
     spw_sink heap;

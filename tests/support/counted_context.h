@@ -14,6 +14,8 @@ typedef struct counted_context {
 /* Zero means no limit. */
 void counted_context_open(counted_context *counted, uint64_t bytes_per_message,
                           uint64_t budget_bytes);
+/* The same with a pool of regions. */
+void counted_context_open_pool(counted_context *counted, uint64_t budget_bytes);
 /* Fails the test unless everything made from the context is gone and uncharged. */
 void counted_context_close(counted_context *counted);
 

@@ -1,10 +1,12 @@
 #include "io_fault.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "platform/memory_map.h"
 #include "platform/socket.h"
 
 typedef enum io_call {
@@ -21,6 +23,7 @@ typedef enum io_call {
     CALL_SET_NO_DELAY,
     CALL_SET_KEEP_ALIVE,
     CALL_SET_USER_TIMEOUT,
+    CALL_MAP,
     CALL_COUNT
 } io_call;
 
@@ -41,6 +44,7 @@ static const struct {
     [CALL_SET_NO_DELAY] = {"set_no_delay", ENOMEM},
     [CALL_SET_KEEP_ALIVE] = {"set_keep_alive", ENOMEM},
     [CALL_SET_USER_TIMEOUT] = {"set_user_timeout", ENOMEM},
+    [CALL_MAP] = {"map", ENOMEM},
 };
 
 static struct {
@@ -50,10 +54,11 @@ static struct {
     int os_errno;
     size_t limit_bytes;
     bool swallows;
-    uint64_t calls, calls_of[CALL_COUNT];
+    _Atomic uint64_t calls, calls_of[CALL_COUNT];
 } faults = {.only = CALL_COUNT};
-/* Not part of the above: descriptors outlive an arm. */
+/* Not part of the above: descriptors and mappings outlive an arm. */
 static int open_descriptors;
+static _Atomic int64_t mapped_bytes;
 
 static io_call call_named(const char *function)
 {
@@ -101,6 +106,11 @@ uint64_t io_fault_calls_of(const char *function)
 int io_fault_open_descriptors(void)
 {
     return open_descriptors;
+}
+
+int64_t io_fault_mapped_bytes(void)
+{
+    return mapped_bytes;
 }
 
 /* Count a call. Returns: 0 to make it, or the negative errno to answer; *ret_limit is
@@ -241,4 +251,25 @@ ssize_t __wrap_spw__socket_receive(int descriptor, const struct iovec *pieces,
         return answer;
     return __real_spw__socket_receive(descriptor, fewer,
                                       cut(pieces, count, limit, fewer));
+}
+
+int __real_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
+int __wrap_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
+int __wrap_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data)
+{
+    size_t limit;
+    int answer = enter(CALL_MAP, &limit);
+    if (answer == 0)
+        answer = __real_spw__memory_map(size, pages, ret_data);
+    if (answer == 0)
+        mapped_bytes += (int64_t)size;
+    return answer;
+}
+
+void __real_spw__memory_unmap(void *data, size_t size);
+void __wrap_spw__memory_unmap(void *data, size_t size);
+void __wrap_spw__memory_unmap(void *data, size_t size)
+{
+    mapped_bytes -= (int64_t)size;
+    __real_spw__memory_unmap(data, size);
 }

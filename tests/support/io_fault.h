@@ -1,7 +1,8 @@
-/* Socket calls that fail on demand. The linker sends every call of the library to
- * platform/socket.h through here (--wrap, see tests/CMakeLists.txt), so that the
- * library has no seam of its own. Counts as well which descriptors are open. One
- * thread. */
+/* Socket calls and mappings that fail on demand. The linker sends every call of the
+ * library to platform/socket.h and memory_map.h through here (--wrap, see
+ * tests/CMakeLists.txt), so that the library has no seam of its own. Counts as well
+ * which descriptors are open and how much is mapped. Thread: mappings from any, all
+ * else from one. */
 #ifndef SPW_TESTS_IO_FAULT_H
 #define SPW_TESTS_IO_FAULT_H
 
@@ -31,5 +32,7 @@ uint64_t io_fault_calls(void);
 uint64_t io_fault_calls_of(const char *function);
 /* Descriptors that the library has open. */
 int io_fault_open_descriptors(void);
+/* Bytes that the library has mapped. */
+int64_t io_fault_mapped_bytes(void);
 
 #endif

@@ -58,13 +58,17 @@ spw_figures torture_figures(const torture *t)
 static void make_context(torture *t, uint64_t limit_bytes)
 {
     spw_context_options options = SPW_CONTEXT_OPTIONS_INIT;
+    uint64_t fail_at = t->allocator.fail_at;
+    t->allocator.fail_at = 0;
     assert_ok(spw_budget_create(limit_bytes, &t->budget, NULL));
     options.allocator = counting_allocator_hook(&t->allocator);
     options.log = (spw_log_hook){write_log, t, SPW_LOG_DEBUG};
     options.budget = t->budget;
+    options.pool = t->pool;
     assert_ok(spw_context_create(&options, &t->context, NULL));
     /* The context is no part of the scenario. */
     atomic_store(&t->allocator.calls, 0);
+    t->allocator.fail_at = fail_at;
 }
 
 void torture_limit(torture *t, uint64_t limit_bytes)
@@ -72,6 +76,12 @@ void torture_limit(torture *t, uint64_t limit_bytes)
     spw_context_unref(t->context);
     spw_budget_free(t->budget);
     make_context(t, limit_bytes);
+}
+
+void torture_use_pool(torture *t)
+{
+    t->pool = SPW_POOL_ON;
+    torture_limit(t, 0);
 }
 
 int torture_setup(void **state)
@@ -98,6 +108,8 @@ static void assert_nothing_left(torture *t)
         fail_msg("%llu bytes in %llu blocks leaked",
                  (unsigned long long)t->allocator.live_bytes,
                  (unsigned long long)t->allocator.live_blocks);
+    if (io_fault_mapped_bytes() != 0)
+        fail_msg("%lld bytes stay mapped", (long long)io_fault_mapped_bytes());
     if (io_fault_open_descriptors() != 0)
         fail_msg("%d descriptors stay open", io_fault_open_descriptors());
     spw_budget_free(t->budget);

@@ -28,6 +28,7 @@
 typedef struct torture {
     counting_allocator allocator;
     spw_budget *budget; /* without a limit until torture_limit */
+    spw_pool_use pool;  /* the default, which is off, until torture_use_pool */
     spw_context *context;
     spw_status status; /* what TRY met last */
     spw_error error;
@@ -38,6 +39,8 @@ typedef struct torture {
 /* Begin again with a budget of limit_bytes, before anything is made from the context.
  */
 void torture_limit(torture *t, uint64_t limit_bytes);
+/* Begin again with a pool of regions. */
+void torture_use_pool(torture *t);
 /* What is charged to its budget, and what its context has counted. */
 uint64_t torture_charged(const torture *t, spw_charge charge);
 spw_figures torture_figures(const torture *t);

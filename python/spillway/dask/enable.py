@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +10,7 @@ from spillway import in_force
 from spillway.dask import (
     hook_client_check,
     hook_config,
+    hook_memory_limit,
     hook_preloads,
     hook_transport,
     hook_worker_info,
@@ -22,15 +24,15 @@ logger = logging.getLogger("spillway")
 _PROCESS_HOOKS: tuple[ModuleType, ...] = (hook_transport, hook_config, hook_preloads)
 """Installed by enable()."""
 
-_SERVER_HOOKS: dict[str, ModuleType] = {
-    "worker": hook_worker_info,
-    "client": hook_client_check,
+_SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
+    "worker": (hook_worker_info, hook_memory_limit),
+    "client": (hook_client_check,),
 }
 """By role. Installed on each worker and client, when our preload meets it."""
 
 _lock = threading.RLock()
-_entered: dict[Any, ModuleType] = {}
-"""The workers and clients of this process that have their hook."""
+_entered: dict[Any, list[ModuleType]] = {}
+"""The workers and clients of this process, each with the hooks that it has."""
 
 
 def enable() -> None:
@@ -53,7 +55,7 @@ def enable() -> None:
                     unsupported,
                 )
         states = {}
-        for hook in (*_PROCESS_HOOKS, *_SERVER_HOOKS.values()):
+        for hook in (*_PROCESS_HOOKS, *chain(*_SERVER_HOOKS.values())):
             reason = switches.why_off(hook.OFF_WITH, names)
             if reason is None and switches.ALL in hook.OFF_WITH:
                 reason = unsupported
@@ -80,22 +82,28 @@ def disable() -> None:
 
 
 async def enter(server: Any, role: str) -> None:
-    """Install the hook that a worker or client gets for itself, if it gets one."""
-    hook = _SERVER_HOOKS.get(role)
+    """Install the hooks that a worker or client gets for itself, if it gets any."""
     with _lock:
-        if hook is None or server in _entered or in_force.why_off(hook.NAME):
+        if server in _entered:
             return
-        _entered[server] = hook
-    await hook.install(server)
-    if server not in _entered:  # disable() came meanwhile
-        hook.remove(server)
+        hooks = [
+            hook
+            for hook in _SERVER_HOOKS.get(role, ())
+            if in_force.why_off(hook.NAME) is None
+        ]
+        if hooks:
+            _entered[server] = hooks
+    for hook in hooks:
+        await hook.install(server)
+        if server not in _entered:  # disable() came meanwhile
+            hook.remove(server)
+            return
 
 
 def leave(server: Any) -> None:
     """Remove what enter() installed."""
     with _lock:
-        hook = _entered.pop(server, None)
-        if hook is not None:
+        for hook in _entered.pop(server, ()):
             hook.remove(server)
 
 

@@ -76,7 +76,7 @@ def signature(found: Any) -> str:
 
 _PROCESS_PRELOADS = "(dask_server, preload, preload_argv, *, file_dir=None)"
 
-# comm.py and stream.py: a backend of these classes, called by connect() and listen().
+# comm.py, stream.py: a backend of these classes, called by connect() and listen().
 _COMM = (
     _is("distributed.comm.registry:backends", "dict"),
     _is("distributed.comm.registry:get_backend", "(scheme)"),
@@ -134,6 +134,8 @@ _COMM = (
     _is("distributed.comm.utils:ensure_concrete_host", "(host, default_host=None)"),
     _is("distributed.comm.addressing:parse_host_port", "(address, default_port=None)"),
     _is("distributed.comm.addressing:unparse_host_port", "(host, port=None)"),
+    # pool_trimmer.py
+    _is("distributed.system:MEMORY_LIMIT", "int"),
 )
 
 # encode.py and decode.py: Dask's message format, by Dask's own functions.
@@ -194,6 +196,12 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         Relies("distributed.worker:Worker", takes=("startup_information",)),
         _is("distributed.worker:Worker.get_startup_information", "async (self)"),
         _is("distributed.scheduler:WorkerState.identity", "(self)"),
+    ),
+    "memory_limit": (
+        Relies("distributed.worker:Worker", takes=("memory_limit",)),
+        Relies(
+            "distributed.worker_memory:WorkerMemoryManager", takes=("memory_limit",)
+        ),
     ),
     "client_check": (
         _is(

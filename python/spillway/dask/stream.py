@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from spillway import _native
+from spillway.dask.pool_trimmer import trimmer_of
 
 READ, WRITE = 1, 2
 
@@ -34,13 +35,22 @@ class Stream:
         From every method that moves data, once the connection has ended.
     """
 
-    __slots__ = ("_connection", "_fd", "_flusher", "_loop", "_reader", "_watched")
+    __slots__ = (
+        "_connection",
+        "_fd",
+        "_flusher",
+        "_loop",
+        "_reader",
+        "_trimmer",
+        "_watched",
+    )
 
     def __init__(
         self, connection: _native.Connection, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._connection = connection
         self._loop = loop
+        self._trimmer = trimmer_of(loop)
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
@@ -150,9 +160,12 @@ class Stream:
     def receive(self) -> list[bytes | memoryview] | None:
         """The next message, or None when it has not arrived whole."""
         try:
-            return self._connection.receive()
+            frames = self._connection.receive()
         finally:
             self._watch()
+        if frames is not None:
+            self._trimmer.watch()
+        return frames
 
     async def wait_message(self) -> list[bytes | memoryview]:
         """The next message, after `receive` has answered None."""

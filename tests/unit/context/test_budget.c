@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context/reclaim.h"
 #include "testing.h"
 
 static spw_budget *make(uint64_t limit)
@@ -27,12 +28,14 @@ static void a_charge_stands_in_its_account(void **state)
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 10, NULL));
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 200, NULL));
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_IN_FLIGHT, 3000, NULL));
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_POOLED, 40000, NULL));
     spw_budget_figures figures = read_figures(budget);
     assert_int_equal(figures.limit_bytes, 0);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_HELD], 10);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_QUEUED], 200);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_IN_FLIGHT], 3000);
-    assert_int_equal(figures.peak_bytes, 3210);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_POOLED], 40000);
+    assert_int_equal(figures.peak_bytes, 43210);
     spw_budget_free(budget);
 }
 
@@ -95,6 +98,53 @@ static void sums_do_not_wrap(void **state)
     }
 }
 
+typedef struct cached_bytes {
+    spw_budget *budget;
+    uint64_t bytes;
+    unsigned asked;
+} cached_bytes;
+
+static void give_back(void *user)
+{
+    cached_bytes *cached = user;
+    spw_budget_release(cached->budget, SPW_CHARGE_POOLED, cached->bytes);
+    cached->bytes = 0;
+    cached->asked++;
+}
+
+static void who_can_gives_back_before_a_charge_is_refused(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(100);
+    cached_bytes cached[2] = {{budget, 30, 0}, {budget, 20, 0}};
+    spw__reclaimer reclaimers[2] = {{give_back, &cached[0], NULL},
+                                    {give_back, &cached[1], NULL}};
+    for (int i = 0; i < 2; i++) {
+        spw__budget_add_reclaimer(budget, &reclaimers[i]);
+        assert_ok(spw_budget_charge(budget, SPW_CHARGE_POOLED, cached[i].bytes, NULL));
+    }
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 50, NULL));
+    assert_int_equal(cached[0].asked + cached[1].asked, 0);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 50, NULL));
+    assert_int_equal(cached[0].asked, 1);
+    assert_int_equal(cached[1].asked, 1);
+    assert_int_equal(read_figures(budget).used_bytes[SPW_CHARGE_POOLED], 0);
+    assert_int_equal(read_figures(budget).refusals, 0);
+    assert_int_equal(read_figures(budget).peak_bytes, 100);
+    /* They have nothing left, and one after the other goes. */
+    for (unsigned i = 0; i < 2; i++) {
+        assert_status(spw_budget_charge(budget, SPW_CHARGE_HELD, 1, NULL),
+                      LIMIT_EXCEEDED);
+        assert_int_equal(cached[0].asked, 2);
+        assert_int_equal(cached[1].asked, 2 + i);
+        spw__budget_remove_reclaimer(budget, &reclaimers[i]);
+    }
+    assert_status(spw_budget_charge(budget, SPW_CHARGE_HELD, 1, NULL), LIMIT_EXCEEDED);
+    assert_int_equal(cached[1].asked, 3);
+    assert_int_equal(read_figures(budget).refusals, 3);
+    spw_budget_free(budget);
+}
+
 static void nothing_is_freed_as_nothing(void **state)
 {
     (void)state;
@@ -152,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_move_changes_accounts_but_not_the_sum),
         cmocka_unit_test(a_charge_over_the_limit_is_refused_and_changes_nothing),
         cmocka_unit_test(sums_do_not_wrap),
+        cmocka_unit_test(who_can_gives_back_before_a_charge_is_refused),
         cmocka_unit_test(nothing_is_freed_as_nothing),
         cmocka_unit_test(threads_together_stay_within_the_limit),
     };

@@ -37,6 +37,9 @@ static void options_that_make_no_sense_are_refused(void **state)
     options.allocator = counting_allocator_hook(&allocator);
     options.allocator.allocate = NULL;
     refuse(&options, "both allocate and release");
+    options.allocator = counting_allocator_hook(&allocator);
+    options.pool = (spw_pool_use)3;
+    refuse(&options, "an unknown use of the pool: 3");
     assert_int_equal(allocator.calls, 0);
     spw_budget_free(budget);
 }
@@ -120,6 +123,8 @@ static void what_is_counted_is_read(void **state)
     assert_int_equal(figures.connections_opened, 5);
     assert_int_equal(figures.connections_closed, 6);
     assert_int_equal(figures.connections_failed, 7);
+    assert_int_equal(figures.regions_recycled, 8);
+    assert_int_equal(figures.regions_added, 9);
     for (int i = 0; i < SPW_COPY_REASON_COUNT; i++) {
         assert_int_equal(figures.copies[i], i == SPW_COPY_METADATA ? 2 : 0);
         assert_int_equal(figures.copied_bytes[i], i == SPW_COPY_METADATA ? 111 : 0);

@@ -104,6 +104,23 @@ static bool is_aligned(const fixture *at, size_t frame)
     return (uintptr_t)spw_slice_data(slice_at(at, frame)) % SPW_BUFFER_ALIGNMENT == 0;
 }
 
+/* What a buffer has beside its frames, from the place on that the sink gave, is zero:
+ * nothing of what its memory held before can be seen. */
+static void check_gaps(const fixture *at, const spw_buffer *buffer)
+{
+    size_t size = spw_buffer_size(buffer);
+    bool *is_written = calloc(size + 1, sizeof *is_written);
+    assert_non_null(is_written);
+    for (size_t i = 0; i < at->count; i++)
+        for (size_t k = 0;
+             slice_at(at, i)->buffer == buffer && k < slice_at(at, i)->size; k++)
+            is_written[slice_at(at, i)->offset + k] = true;
+    for (size_t k = at->choosy.lead_bytes; k < size; k++)
+        if (!is_written[k])
+            assert_int_equal(((const char *)spw_buffer_data(buffer))[k], 0);
+    free(is_written);
+}
+
 /* The content is all there, and every frame is its own or follows another's end. */
 static void check_content(const fixture *at)
 {
@@ -115,6 +132,8 @@ static void check_content(const fixture *at)
         assert_int_equal(slice_at(at, i)->flags, SPW_SLICE_WRITEABLE);
         assert_int_equal(slice_at(at, i)->plain_size, at->frames[i].size);
         assert_true(is_aligned(at, i) || follows(at, i));
+        if (i == 0 || slice_at(at, i)->buffer != slice_at(at, i - 1)->buffer)
+            check_gaps(at, slice_at(at, i)->buffer);
     }
 }
 

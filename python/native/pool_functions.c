@@ -1,0 +1,31 @@
+/* The pool from Python. */
+#include "pool_functions.h"
+
+#include "integer_arguments.h"
+
+PyObject *native_trim(PyObject *module, PyObject *args)
+{
+    module_state *state = PyModule_GetState(module);
+    uint64_t keep_bytes, next_due_ms;
+    uint32_t older_than_ms;
+    if (!PyArg_ParseTuple(args, "O&O&:trim", bytes_argument, &keep_bytes,
+                          milliseconds_argument, &older_than_ms))
+        return NULL;
+    /* Gigabytes may go, and other threads have better to do than wait for that. */
+    Py_BEGIN_ALLOW_THREADS;
+    spw_context_trim(state->context, keep_bytes, older_than_ms, &next_due_ms);
+    Py_END_ALLOW_THREADS;
+    if (next_due_ms == SPW_TRIM_NEVER)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(next_due_ms);
+}
+
+PyObject *native_limit_resident(PyObject *module, PyObject *value)
+{
+    module_state *state = PyModule_GetState(module);
+    uint64_t bytes;
+    if (!bytes_argument(value, &bytes))
+        return NULL;
+    spw_context_limit_resident(state->context, bytes);
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,98 @@
+"""Gives memory back that the library has cached and nobody takes.
+
+The library has no timer of its own, so the event loops that have connections lend it
+theirs. A loop is not told when a value dies somewhere and its memory comes back to the
+cache; so from the arrival of a message on a timer runs, once a second, for as long as
+the library holds memory of messages at all, alive or cached. Without, there is none.
+"""
+
+import asyncio
+import threading
+import weakref
+from typing import Any
+
+from distributed import system
+
+from spillway import _native
+
+IDLE_MS = 1000
+"""Memory that nobody took for so long is idle, and goes beyond KEPT_SHARE."""
+
+KEPT_SHARE = 0.05
+"""So much of the memory limit may stay cached while it is idle."""
+
+LONG_IDLE_MS = 30_000
+"""After so long without being taken it goes altogether."""
+
+FULL_SHARE = 0.6
+"""A process that uses more of its memory limit caches nothing. From there on (its
+`target`) a worker of Dask's starts to spill, which cached memory must not bring about.
+"""
+
+_lock = threading.Lock()
+_limits: dict[Any, int] = {}
+_trimmers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "PoolTrimmer"] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def memory_limit() -> int:
+    """How much memory this process may use: the least of what its workers may, and
+    without any the limit of the system."""
+    return min(_limits.values(), default=system.MEMORY_LIMIT)
+
+
+def limit_memory(owner: Any, limit_bytes: int) -> None:
+    """Have the pool obey a limit of this process, for as long as the owner says so."""
+    with _lock:
+        _limits[owner] = limit_bytes
+        _tell_the_library()
+
+
+def forget_limit(owner: Any) -> None:
+    """Take back what `limit_memory` said for the owner, if anything."""
+    with _lock:
+        _limits.pop(owner, None)
+        _tell_the_library()
+
+
+def _tell_the_library() -> None:
+    _native.limit_resident(int(FULL_SHARE * memory_limit()))
+
+
+class PoolTrimmer:
+    """The timer of one loop. All methods are called in its thread, while it runs."""
+
+    __slots__ = ("_is_armed",)
+
+    def __init__(self) -> None:
+        self._is_armed = False
+
+    def watch(self) -> None:
+        """A message has arrived, so there may be something to trim later."""
+        if not self._is_armed:
+            self._arm(IDLE_MS)
+
+    def _arm(self, after_ms: int) -> None:
+        self._is_armed = True
+        asyncio.get_running_loop().call_later(after_ms / 1000, self._trim)
+
+    def _trim(self) -> None:
+        self._is_armed = False
+        due = (
+            _native.trim(int(KEPT_SHARE * memory_limit()), IDLE_MS),
+            _native.trim(0, LONG_IDLE_MS),
+        )
+        due_ms = min((ms for ms in due if ms is not None), default=None)
+        if due_ms is not None:
+            self._arm(due_ms)
+
+
+def trimmer_of(loop: asyncio.AbstractEventLoop) -> PoolTrimmer:
+    """The one trimmer of a loop."""
+    with _lock:
+        trimmer = _trimmers.get(loop)
+        if trimmer is None:
+            trimmer = _trimmers[loop] = PoolTrimmer()
+            _tell_the_library()
+    return trimmer

@@ -1,0 +1,33 @@
+/* Where the memory of buffers comes from: the context's pool, or its allocator. */
+#ifndef SPW_MEMORY_REGION_POOL_H
+#define SPW_MEMORY_REGION_POOL_H
+
+#include "memory/slab.h"
+#include "spillway/context.h"
+
+typedef enum spw__region_source {
+    SPW__REGION_ALLOCATED, /* by the context's allocator */
+    SPW__REGION_SLAB,
+    SPW__REGION_MAPPED
+} spw__region_source;
+
+/* Memory that one buffer has to itself. */
+typedef struct spw__region {
+    void *data;      /* on SPW_BUFFER_ALIGNMENT */
+    size_t size;     /* asked for; may be 0 */
+    size_t capacity; /* there; the rest of it nobody sees */
+    spw__region_source source;
+    spw__slab *slab; /* of SPW__REGION_SLAB */
+} spw__region;
+
+/* Memory of size bytes, charged under charge, with what an earlier buffer left in it.
+ * Returns: a region to be released once. Thread: any. Errors: NO_MEMORY,
+ * LIMIT_EXCEEDED. */
+spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge charge,
+                               spw__region *ret_region, spw_error *error);
+/* Takes: region, charged under charge. Never fails and allocates nothing. Thread: any.
+ */
+void spw__region_release(spw_context *context, const spw__region *region,
+                         spw_charge charge);
+
+#endif

@@ -1,0 +1,70 @@
+/* The pool's inside, for region_pool.c and pool_trim.c. */
+#ifndef SPW_MEMORY_REGION_POOL_STATE_H
+#define SPW_MEMORY_REGION_POOL_STATE_H
+
+#include <pthread.h>
+
+#include "context/figures.h"
+#include "context/reclaim.h"
+#include "memory/range_cache.h"
+#include "memory/slab.h"
+
+/* The slabs of one size that have free items. */
+typedef struct spw__slab_class {
+    spw__slab *warm; /* with warm ones */
+    spw__slab *cold; /* with cold ones only */
+} spw__slab_class;
+
+/* Invariants: cached = large.bytes + warm_bytes <= held; SPW_CHARGE_POOLED is cached
+ * and what the live regions round up to. No system call is made with the lock held. */
+typedef struct spw__region_pool {
+    spw__context_part part;       /* first: the context knows the pool by it */
+    spw_context *context;         /* owns the pool */
+    spw__reclaimer reclaimer;     /* known to the budget while the pool lives */
+    uint32_t fork_count;          /* of the process that made the pool */
+    _Atomic uint64_t moved_bytes; /* through the pool, ever; see spw__pool_watch */
+    pthread_mutex_t lock;
+    /* All below: guarded by lock. */
+    spw__range_cache large;
+    spw__slab_class classes[SPW__SLAB_CLASS_COUNT];
+    spw__slab *slabs;    /* all of them */
+    uint64_t warm_bytes; /* free items of slabs that have memory */
+    uint64_t held_bytes; /* cached, and the capacity of live regions */
+} spw__region_pool;
+
+static inline void spw__pool_lock(spw__region_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock); /* cannot fail: it is plain, and ours */
+}
+
+static inline void spw__pool_unlock(spw__region_pool *pool)
+{
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* With the lock held. */
+static inline uint64_t spw__pool_cached(const spw__region_pool *pool)
+{
+    return pool->large.bytes + pool->warm_bytes;
+}
+
+/* The context's pool; NULL when there is none yet, or it belongs to a parent. */
+spw__region_pool *spw__pool_of(const spw_context *context);
+
+/* Put a slab into the list it belongs to after its items have changed, or into none
+ * when it is full. With the lock held. */
+void spw__pool_list_slab(spw__region_pool *pool, spw__slab *slab);
+/* Take a slab out of all lists. With the lock held. */
+void spw__pool_remove_slab(spw__region_pool *pool, spw__slab *slab);
+
+/* Give back all that is cached, without the lock held. */
+void spw__pool_give_back(spw__region_pool *pool);
+/* Give back whole ranges, the oldest first, that are bytes together or all there are.
+ */
+void spw__pool_make_room(spw__region_pool *pool, uint64_t bytes);
+/* bytes were added to what the process has in use, or put into the cache: if the
+ * process is over the limit of its resident memory, give back. Without the lock held.
+ */
+void spw__pool_watch(spw__region_pool *pool, uint64_t bytes);
+
+#endif

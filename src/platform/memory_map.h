@@ -1,0 +1,26 @@
+/* What the library asks of the operating system for memory of its own: whole ranges of
+ * address space, private and zeroed. Thread: any. */
+#ifndef SPW_PLATFORM_MEMORY_MAP_H
+#define SPW_PLATFORM_MEMORY_MAP_H
+
+#include <stddef.h>
+
+/* Where a huge page may begin. A system whose huge pages are larger gives small ones.
+ */
+#define SPW__HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+typedef enum spw__page_kind {
+    SPW__PAGES_SMALL, /* one touched page is one page of memory, on every system */
+    SPW__PAGES_HUGE   /* where the system has them; begins on SPW__HUGE_PAGE_BYTES */
+} spw__page_kind;
+
+/* A power of two. */
+size_t spw__memory_page_bytes(void);
+/* Map size bytes, a multiple of the page (> 0). Returns: 0, or a negative errno. */
+int spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
+/* Give back any range of whole pages that was mapped, or several that touch. */
+void spw__memory_unmap(void *data, size_t size);
+/* Give the memory under whole pages back and keep the addresses: they read as zero. */
+void spw__memory_discard(void *data, size_t size);
+
+#endif

@@ -114,7 +114,12 @@ class Stream:
 
     def _on_readable(self) -> None:
         if self._connection.on_readable():
-            self._wake(self._reader)
+            reader = self._reader
+            if reader is not None and not reader.done() and self._connection.open:
+                # It receives in the loop's next turn, after which the descriptor is
+                # watched as before: to stop and begin again costs more than the rest.
+                reader.set_result(None)
+                return
         self._watch()
 
     def _on_writable(self) -> None:

@@ -15,6 +15,7 @@
 #include "spillway/listener.h"
 #include "spillway/payload.h"
 #include "spillway/pool.h"
+#include "spillway/reactor.h"
 #include "spillway/sink.h"
 #include "spillway/status.h"
 

@@ -9,6 +9,7 @@
  * its bytes are sent or the connection is closed. */
 #include "connection_type.h"
 
+#include "completions_type.h"
 #include "frames.h"
 #include "integer_arguments.h"
 #include "raise_status.h"
@@ -18,10 +19,19 @@
 
 typedef struct connection_object {
     PyObject_HEAD spw_connection *connection; /* closed or not, until deallocation */
+    PyObject *completions;                    /* NULL: it was given none */
     bool is_busy;
     bool is_close_due; /* close() came while is_busy */
     bool was_open;     /* what open answers while is_busy */
 } connection_object;
+
+/* Whether a call that is to move bytes is worth letting go of the GIL: what goes to a
+ * thread is not. */
+static bool moves_much(const connection_object *self, uint64_t bytes)
+{
+    return bytes > GIL_RELEASE_BYTES &&
+           spw_connection_is_inline(self->connection, bytes);
+}
 
 static bool enter(connection_object *self)
 {
@@ -49,7 +59,8 @@ static void leave(connection_object *self)
     self->is_busy = false;
 }
 
-PyObject *connection_wrap(module_state *state, spw_connection *connection)
+PyObject *connection_wrap(module_state *state, spw_connection *connection,
+                          PyObject *completions)
 {
     connection_object *self = PyObject_New(connection_object, state->connection_type);
     if (self == NULL) {
@@ -57,6 +68,8 @@ PyObject *connection_wrap(module_state *state, spw_connection *connection)
         return NULL;
     }
     self->connection = connection;
+    self->completions = Py_XNewRef(completions);
+    spw_connection_set_user(connection, self);
     self->is_busy = false;
     self->is_close_due = false;
     self->was_open = true;
@@ -67,27 +80,31 @@ static void connection_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     spw_connection_free(((connection_object *)object)->connection);
+    Py_XDECREF(((connection_object *)object)->completions);
     PyObject_Free(object);
     Py_DECREF(type);
 }
 
 static PyObject *connection_connect(PyObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"host", "port", "user_timeout_ms", NULL};
+    static char *names[] = {"host", "port", "user_timeout_ms", "completions", NULL};
     module_state *state = PyType_GetModuleState((PyTypeObject *)type);
     const char *host;
     uint16_t port;
+    PyObject *completions = NULL;
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sO&O&:connect", names, &host,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sO&O&|O!:connect", names, &host,
                                      port_argument, &port, milliseconds_argument,
-                                     &options.user_timeout_ms))
+                                     &options.user_timeout_ms, state->completions_type,
+                                     &completions))
         return NULL;
+    options.completions = completions_of(completions);
     spw_connection *connection;
     spw_error error;
     if (spw_connection_connect(state->context, host, port, &options, &connection,
                                &error) != SPW_STATUS_OK)
         return raise_status(state, &error);
-    return connection_wrap(state, connection);
+    return connection_wrap(state, connection, completions);
 }
 
 static PyObject *connection_fileno(PyObject *object, PyObject *ignored)
@@ -197,8 +214,8 @@ static PyObject *connection_send(PyObject *object, PyObject *frames)
     uint64_t bytes = 0;
     spw_status status;
     spw_error error;
-    if (spw_payload_bytes(payload) + spw_connection_queued_bytes(self->connection) >
-        GIL_RELEASE_BYTES) {
+    if (moves_much(self, spw_payload_bytes(payload) +
+                             spw_connection_queued_bytes(self->connection))) {
         Py_BEGIN_ALLOW_THREADS;
         status = spw_connection_send(self->connection, payload, &bytes, &error);
         Py_END_ALLOW_THREADS;
@@ -240,7 +257,7 @@ static PyObject *connection_on_readable(PyObject *object, PyObject *ignored)
     if (!enter(self))
         return NULL;
     spw_status status;
-    if (spw_connection_missing_bytes(self->connection) > GIL_RELEASE_BYTES) {
+    if (moves_much(self, spw_connection_missing_bytes(self->connection))) {
         Py_BEGIN_ALLOW_THREADS;
         status = spw_connection_on_readable(self->connection);
         Py_END_ALLOW_THREADS;
@@ -259,7 +276,7 @@ static PyObject *connection_on_writable(PyObject *object, PyObject *ignored)
         return NULL;
     spw_status status;
     spw_error error;
-    if (spw_connection_queued_bytes(self->connection) > GIL_RELEASE_BYTES) {
+    if (moves_much(self, spw_connection_queued_bytes(self->connection))) {
         Py_BEGIN_ALLOW_THREADS;
         status = spw_connection_on_writable(self->connection, &error);
         Py_END_ALLOW_THREADS;
@@ -300,12 +317,12 @@ PyTypeObject *connection_type_create(PyObject *module)
     static PyMethodDef methods[] = {
         {"connect", (PyCFunction)(void (*)(void))connection_connect,
          METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-         "connect(host, port, user_timeout_ms)\n--\n\n"
+         "connect(host, port, user_timeout_ms, completions=...)\n--\n\n"
          "Start to connect to a numeric host; see connecting."},
         {"fileno", connection_fileno, METH_NOARGS,
          "The descriptor to watch; -1 once closed or let go."},
         {"interest", connection_interest, METH_NOARGS,
-         "What to watch it for: 1 read, 2 write, 3 both, 0 nothing."},
+         "What to wait for: 1 read, 2 write, 4 completions, a sum of them, 0 nothing."},
         {"local", connection_local, METH_NOARGS, "The local host and port."},
         {"peer", connection_peer, METH_NOARGS, "The peer's host and port."},
         {"send", connection_send, METH_O,

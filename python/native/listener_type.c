@@ -2,6 +2,7 @@
  * collector: it refers to no Python object but its type. */
 #include "listener_type.h"
 
+#include "completions_type.h"
 #include "connection_type.h"
 #include "integer_arguments.h"
 #include "raise_status.h"
@@ -75,15 +76,18 @@ static PyObject *listener_local(PyObject *self, PyObject *ignored)
 
 static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"user_timeout_ms", NULL};
+    static char *names[] = {"user_timeout_ms", "completions", NULL};
+    module_state *state = module_state_of(self);
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:accept", names,
-                                     milliseconds_argument, &options.user_timeout_ms))
+    PyObject *completions = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|O!:accept", names,
+                                     milliseconds_argument, &options.user_timeout_ms,
+                                     state->completions_type, &completions))
         return NULL;
+    options.completions = completions_of(completions);
     spw_listener *listener = opened(self);
     if (listener == NULL)
         return NULL;
-    module_state *state = module_state_of(self);
     spw_connection *connection;
     spw_error error;
     spw_status status = spw_listener_accept(listener, &options, &connection, &error);
@@ -91,7 +95,7 @@ static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywo
         Py_RETURN_NONE;
     if (status != SPW_STATUS_OK)
         return raise_status(state, &error);
-    return connection_wrap(state, connection);
+    return connection_wrap(state, connection, completions);
 }
 
 static PyObject *listener_close(PyObject *self, PyObject *ignored)
@@ -110,7 +114,7 @@ PyTypeObject *listener_type_create(PyObject *module)
         {"local", listener_local, METH_NOARGS, "The bound host and port."},
         {"accept", (PyCFunction)(void (*)(void))listener_accept,
          METH_VARARGS | METH_KEYWORDS,
-         "accept(user_timeout_ms)\n--\n\n"
+         "accept(user_timeout_ms, completions=...)\n--\n\n"
          "The next connection, or None when none waits."},
         {"close", listener_close, METH_NOARGS, "Stop listening."},
         {NULL, NULL, 0, NULL},

@@ -3,6 +3,7 @@
 #include "module_state.h"
 
 #include "buffer_type.h"
+#include "completions_type.h"
 #include "connection_type.h"
 #include "decompress.h"
 #include "listener_type.h"
@@ -37,6 +38,10 @@ static int add_types(PyObject *module, module_state *state)
     state->buffer_type = buffer_type_create(module);
     if (state->buffer_type == NULL || PyModule_AddType(module, state->buffer_type) < 0)
         return -1;
+    state->completions_type = completions_type_create(module);
+    if (state->completions_type == NULL ||
+        PyModule_AddType(module, state->completions_type) < 0)
+        return -1;
     state->connection_type = connection_type_create(module);
     if (state->connection_type == NULL ||
         PyModule_AddType(module, state->connection_type) < 0)
@@ -67,6 +72,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     module_state *state = PyModule_GetState(module);
     Py_VISIT(state->buffer_type);
+    Py_VISIT(state->completions_type);
     Py_VISIT(state->connection_type);
     Py_VISIT(state->listener_type);
     Py_VISIT(state->error_type);
@@ -77,6 +83,7 @@ static int module_clear(PyObject *module)
 {
     module_state *state = PyModule_GetState(module);
     Py_CLEAR(state->buffer_type);
+    Py_CLEAR(state->completions_type);
     Py_CLEAR(state->connection_type);
     Py_CLEAR(state->listener_type);
     Py_CLEAR(state->error_type);

@@ -15,6 +15,7 @@ typedef struct module_state {
     spw_budget *budget;
     spw_context *context; /* borrows budget */
     PyTypeObject *buffer_type;
+    PyTypeObject *completions_type;
     PyTypeObject *connection_type;
     PyTypeObject *listener_type;
     PyObject *error_type;  /* SpillwayError */

@@ -14,13 +14,26 @@ class Buffer:
     """One piece of memory of the library's. Supports the buffer protocol: writeable,
     bytes, one dimension, on a 64-byte boundary."""
 
+class Completions:
+    """The threads that move large bodies for one event loop, `threads` of them (0: by
+    cores, two to four), and the way back from them. They start when they are needed."""
+
+    def __init__(self, threads: int) -> None: ...
+    def fileno(self) -> int:
+        """Readable as long as connections wait in `next`."""
+    def next(self) -> Connection | None:
+        """A connection of which a thread has received a message, sent everything, or
+        seen the end: look at `receive` and `interest`."""
+
 class Connection:
     """Whole messages in both directions over one TCP stream. No call blocks. One call
     at a time: a second one, from another thread or from a frame's finalizer, raises
     RuntimeError, except `close` and `open`."""
 
     @staticmethod
-    def connect(host: str, port: int, user_timeout_ms: int) -> Connection:
+    def connect(
+        host: str, port: int, user_timeout_ms: int, completions: Completions = ...
+    ) -> Connection:
         """Start to connect to a numeric host; see `connecting`."""
     def fileno(self) -> int:
         """The descriptor to watch; -1 once closed or let go. It outlives the end of the
@@ -29,7 +42,8 @@ class Connection:
         """Close the descriptor of a connection that has ended and that no loop watches
         any more. Whole messages can still be received."""
     def interest(self) -> int:
-        """What to watch it for: 1 read, 2 write, 3 both, 0 nothing."""
+        """What to wait for: 1 until the descriptor can be read, 2 until it can be
+        written, 4 for the completions, a sum of them, 0 nothing."""
     @property
     def connecting(self) -> bool: ...
     @property
@@ -59,7 +73,9 @@ class Listener:
     def __init__(self, host: str, port: int, backlog: int) -> None: ...
     def fileno(self) -> int: ...
     def local(self) -> tuple[str, int]: ...
-    def accept(self, user_timeout_ms: int) -> Connection | None: ...
+    def accept(
+        self, user_timeout_ms: int, completions: Completions = ...
+    ) -> Connection | None: ...
     def close(self) -> None: ...
 
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:

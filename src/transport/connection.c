@@ -29,7 +29,14 @@ static spw_status make(spw_context *context, const spw_connection_options *optio
     if (connection == NULL)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a connection");
-    *connection = (spw_connection){.context = context, .is_drained = true};
+    *connection = (spw_connection){.context = context,
+                                   .completions = options->completions,
+                                   .inline_bytes = options->inline_bytes != 0
+                                                       ? options->inline_bytes
+                                                       : SPW_INLINE_BYTES_DEFAULT,
+                                   .user = options->user,
+                                   .is_drained = true};
+    spw__connection_init_directions(connection);
     spw_sink sink = options->sink.ops != NULL ? options->sink : spw_sink_heap(context);
     spw_status status =
         spw__message_reader_create(context, sink, &connection->reader, error);
@@ -128,6 +135,8 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
                1);
     connection->phase = CONNECTION_ENDED;
     connection->end = *why;
+    spw__connection_call_home(connection, &connection->receiving);
+    spw__connection_call_home(connection, &connection->sending);
     connection->is_wanted = false;
     spw__stream_tcp_shutdown(&connection->stream);
     spw__send_queue_abandon(&connection->queue);
@@ -144,8 +153,10 @@ spw_status spw__connection_tell_end(const spw_connection *connection, spw_error 
 
 void spw_connection_let_go(spw_connection *connection)
 {
-    if (connection->phase == CONNECTION_ENDED)
-        spw__stream_tcp_close(&connection->stream);
+    if (connection->phase != CONNECTION_ENDED)
+        return;
+    spw__watch_forget(&connection->watch);
+    spw__stream_tcp_close(&connection->stream);
 }
 
 void spw_connection_close(spw_connection *connection)
@@ -166,6 +177,16 @@ void spw_connection_close(spw_connection *connection)
     spw__send_queue_reap(&connection->queue);
 }
 
+void *spw_connection_user(const spw_connection *connection)
+{
+    return connection->user;
+}
+
+void spw_connection_set_user(spw_connection *connection, void *user)
+{
+    connection->user = user;
+}
+
 int spw_connection_descriptor(const spw_connection *connection)
 {
     return connection->stream.descriptor;
@@ -177,7 +198,13 @@ unsigned spw_connection_interest(const spw_connection *connection)
         return 0;
     if (connection->phase == CONNECTION_CONNECTING)
         return SPW_INTEREST_WRITE;
-    unsigned interest = connection->queue.unsent_bytes > 0 ? SPW_INTEREST_WRITE : 0;
+    unsigned interest = 0;
+    if (connection->sending.is_away)
+        interest |= SPW_INTEREST_COMPLETION;
+    else if (spw__send_queue_unsent(&connection->queue) > 0)
+        interest |= SPW_INTEREST_WRITE;
+    if (connection->receiving.is_away)
+        return interest | SPW_INTEREST_COMPLETION;
     /* Also when nobody waits for a message, for that is how an idle connection learns
      * that its peer has gone; but never while something waits to be received, or a
      * level-triggered loop would spin. */
@@ -224,10 +251,11 @@ void spw_connection_peer(const spw_connection *connection, const char **ret_host
 
 uint64_t spw_connection_queued_bytes(const spw_connection *connection)
 {
-    return connection->queue.unsent_bytes;
+    return spw__send_queue_unsent(&connection->queue);
 }
 
 void spw_connection_reap(spw_connection *connection)
 {
-    spw__send_queue_reap(&connection->queue);
+    if (!connection->sending.is_away)
+        spw__send_queue_reap(&connection->queue);
 }

@@ -10,11 +10,13 @@
 
 /* A body's rest below this is cheaper copied than named in a vectored read. */
 static const size_t DIRECT_FROM_BYTES = 4096;
-static const size_t DIRECT_MAX_BYTES = (size_t)1 << 30;
+/* One system call takes a millisecond or two for this, which is as long as the owner
+ * waits for a direction that it calls home. */
+static const size_t DIRECT_MAX_BYTES = (size_t)4 << 20;
 /* With this much of a body missing, a short read is not taken for the last one. */
 static const uint64_t ASK_AGAIN_BYTES = 64 * 1024;
-/* One call reads no more of a body than this, so that the owner's loop gets its turn
- * even while the peer sends as fast as we read. */
+/* One call reads no more of a body than this, so that the owner's loop, or what else
+ * waits for the thread, gets its turn even while the peer sends as fast as we read. */
 static const uint64_t RECEIVE_TURN_BYTES = (uint64_t)64 << 20;
 
 static bool has_read_ahead(const spw_connection *connection)
@@ -117,45 +119,83 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     return status;
 }
 
-/* The stream is lost in the middle of something: nothing read ahead means anything. */
-static void fail(spw_connection *connection, const spw_error *why)
+void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why)
 {
     if (connection->phase != CONNECTION_ENDED)
         spw__connection_end(connection, why);
     spw__connection_stop_reading(connection);
 }
 
-spw_status spw_connection_on_readable(spw_connection *connection)
+static bool has_news(const spw_connection *connection)
 {
-    if (connection->phase == CONNECTION_CONNECTING)
-        return SPW_STATUS_AGAIN;
-    if (connection->phase == CONNECTION_ENDED)
-        return SPW_STATUS_OK;
-    uint64_t before = spw__message_reader_missing(connection->reader);
-    while (connection->ready == NULL && !has_read_ahead(connection)) {
-        spw_error why;
-        spw_status status = read_once(connection, &why);
-        if (status == SPW_STATUS_AGAIN)
-            return SPW_STATUS_AGAIN;
-        if (status != SPW_STATUS_OK) {
-            fail(connection, &why);
-            return SPW_STATUS_OK;
-        }
+    return connection->ready != NULL || has_read_ahead(connection);
+}
+
+static uint64_t missing(const spw_connection *connection)
+{
+    return connection->reader != NULL ? spw__message_reader_missing(connection->reader)
+                                      : 0;
+}
+
+/* Read until there are news, the socket is empty or the turn is over; and at home
+ * only what is for the owner's thread. Returns: AGAIN when there are no
+ * news. Errors: why the connection has ended. */
+static spw_status read_turn(spw_connection *connection, spw_error *error)
+{
+    uint64_t before = missing(connection);
+    while (!has_news(connection)) {
+        spw_status status = read_once(connection, error);
+        if (status != SPW_STATUS_OK)
+            return status;
         /* In the middle of a large body more arrives while this is copied, and to ask
          * in vain costs less than a turn of the owner's loop. */
-        uint64_t missing = spw__message_reader_missing(connection->reader);
-        if (connection->is_drained && missing < ASK_AGAIN_BYTES)
+        uint64_t lacks = missing(connection);
+        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
             break;
-        if (missing < before && before - missing >= RECEIVE_TURN_BYTES)
+        if (lacks < before && before - lacks >= RECEIVE_TURN_BYTES)
+            break;
+        if (spw__task_is_recalled(connection->receiving.task))
+            break;
+        if (!connection->receiving.is_away &&
+            !spw_connection_is_inline(connection, lacks))
             break;
     }
-    bool has_news = connection->ready != NULL || has_read_ahead(connection);
-    return has_news ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
+    return has_news(connection) ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
+}
+
+spw_status spw_connection_on_readable(spw_connection *connection)
+{
+    if (connection->phase == CONNECTION_ENDED)
+        return SPW_STATUS_OK;
+    if (connection->phase == CONNECTION_CONNECTING || connection->receiving.is_away)
+        return SPW_STATUS_AGAIN;
+    spw_error why;
+    spw_status status = read_turn(connection, &why);
+    if (status == SPW_STATUS_AGAIN)
+        (void)spw__connection_send_away(connection, &connection->receiving,
+                                        missing(connection));
+    else if (status != SPW_STATUS_OK)
+        spw__connection_fail_receiving(connection, &why);
+    return status == SPW_STATUS_AGAIN ? SPW_STATUS_AGAIN : SPW_STATUS_OK;
+}
+
+spw__step_answer spw__connection_receive_step(spw__task *task)
+{
+    spw_connection *connection = task->subject;
+    spw_error why;
+    spw_status status = read_turn(connection, &why);
+    if (status == SPW_STATUS_AGAIN)
+        return SPW__STEP_READ;
+    if (status != SPW_STATUS_OK)
+        connection->receiving.fault = why;
+    return SPW__STEP_DONE;
 }
 
 spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_payload,
                                   spw_error *error)
 {
+    if (connection->receiving.is_away)
+        return SPW_STATUS_AGAIN;
     spw_error why;
     spw_status status = SPW_STATUS_OK;
     if (connection->ready == NULL && has_read_ahead(connection))
@@ -167,7 +207,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         status = read_once(connection, &why);
     }
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
-        fail(connection, &why);
+        spw__connection_fail_receiving(connection, &why);
     if (connection->ready != NULL) {
         *ret_payload = connection->ready;
         connection->ready = NULL;
@@ -178,11 +218,12 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         return spw__connection_tell_end(connection, error);
     }
     connection->is_wanted = true;
+    (void)spw__connection_send_away(connection, &connection->receiving,
+                                    missing(connection));
     return SPW_STATUS_AGAIN;
 }
 
 uint64_t spw_connection_missing_bytes(const spw_connection *connection)
 {
-    return connection->reader != NULL ? spw__message_reader_missing(connection->reader)
-                                      : 0;
+    return connection->receiving.is_away ? 0 : missing(connection);
 }

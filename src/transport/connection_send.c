@@ -9,6 +9,9 @@ static const uint64_t SEND_FIRST_BYTES = 64 * 1024;
 /* One call sends no more than this, so that the caller's loop gets its turn even while
  * the peer takes everything. */
 static const size_t SEND_TURN_BYTES = (size_t)64 << 20;
+/* One system call takes about a millisecond for this, which is as long as the owner
+ * waits for a direction that it calls home. */
+static const size_t SEND_CALL_BYTES = (size_t)4 << 20;
 
 /* One system call. Returns: in ret_given what it was given, in ret_sent what it took,
  * which may be nothing. Errors: of the stream. */
@@ -30,15 +33,18 @@ static spw_status send_pieces(spw_connection *connection, const struct iovec *pi
     return SPW_STATUS_OK;
 }
 
-/* Send from the queue until it is empty, the socket is full, or the turn is over. */
+/* Send from the queue until it is empty, the socket is full, the turn is over, or a
+ * thread that does it is to come home. */
 static spw_status send_queued(spw_connection *connection, spw_error *error)
 {
     struct iovec pieces[SPW__SOCKET_PIECES_MAX];
     size_t turn = SEND_TURN_BYTES;
-    while (connection->queue.head != NULL && turn > 0) {
+    while (connection->queue.head != NULL && turn > 0 &&
+           !spw__task_is_recalled(connection->sending.task)) {
         size_t given, sent;
-        size_t count = spw__send_queue_pieces(&connection->queue, pieces,
-                                              SPW__SOCKET_PIECES_MAX, turn);
+        size_t count =
+            spw__send_queue_pieces(&connection->queue, pieces, SPW__SOCKET_PIECES_MAX,
+                                   turn < SEND_CALL_BYTES ? turn : SEND_CALL_BYTES);
         spw_status status =
             send_pieces(connection, pieces, count, &given, &sent, error);
         if (status != SPW_STATUS_OK)
@@ -50,6 +56,26 @@ static spw_status send_queued(spw_connection *connection, spw_error *error)
         turn -= sent;
     }
     return SPW_STATUS_OK;
+}
+
+/* Send from the queue here, or have a thread do it. */
+static spw_status send_or_go(spw_connection *connection, spw_error *error)
+{
+    uint64_t unsent = spw__send_queue_unsent(&connection->queue);
+    if (spw__connection_send_away(connection, &connection->sending, unsent))
+        return SPW_STATUS_OK;
+    return send_queued(connection, error);
+}
+
+spw__step_answer spw__connection_send_step(spw__task *task)
+{
+    spw_connection *connection = task->subject;
+    spw_error why;
+    if (send_queued(connection, &why) != SPW_STATUS_OK)
+        connection->sending.fault = why;
+    else if (connection->queue.head != NULL)
+        return SPW__STEP_WRITE;
+    return SPW__STEP_DONE;
 }
 
 /* Give a small message to the socket at once; what it leaves is queued. */
@@ -94,6 +120,9 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
 {
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
+    spw__connection_call_home(connection, &connection->sending);
+    if (connection->phase == CONNECTION_ENDED)
+        return spw__connection_tell_end(connection, error);
     spw__message_writer *writer;
     spw_status status =
         spw__message_writer_create(connection->context, payload, &writer, error);
@@ -109,7 +138,7 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
         /* Also behind a queue: a caller that writes one message after another without
          * giving its loop a turn would otherwise send nothing until it is done. */
         if (status == SPW_STATUS_OK && is_open)
-            status = send_queued(connection, &why);
+            status = send_or_go(connection, &why);
     }
     if (status != SPW_STATUS_OK)
         return refuse(connection, writer, &why, error);
@@ -123,6 +152,8 @@ spw_status spw_connection_on_writable(spw_connection *connection, spw_error *err
     spw_status status = SPW_STATUS_OK;
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
+    if (connection->sending.is_away)
+        return SPW_STATUS_OK;
     if (connection->phase == CONNECTION_CONNECTING) {
         status = spw__stream_tcp_finish_connect(&connection->stream, &why);
         if (status == SPW_STATUS_AGAIN)
@@ -131,7 +162,7 @@ spw_status spw_connection_on_writable(spw_connection *connection, spw_error *err
             connection->phase = CONNECTION_OPEN;
     }
     if (status == SPW_STATUS_OK)
-        status = send_queued(connection, &why);
+        status = send_or_go(connection, &why);
     if (status == SPW_STATUS_OK)
         return SPW_STATUS_OK;
     spw__connection_end(connection, &why);

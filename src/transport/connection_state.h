@@ -1,9 +1,11 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
- * be asked), connection_send.c and connection_receive.c. */
+ * be asked), connection_send.c, connection_receive.c and connection_away.c (how each
+ * direction goes to a thread and comes home). */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
 #include "framing/message_reader.h"
+#include "reactor/task.h"
 #include "spillway/connection.h"
 #include "transport/address.h"
 #include "transport/send_queue.h"
@@ -21,21 +23,41 @@ typedef struct read_ahead {
     size_t start, end;
 } read_ahead;
 
+/* One of the two ways that messages go. While it is away, a thread of the reactor has
+ * what belongs to it (see spw_connection), and nobody else touches that. */
+typedef struct direction {
+    spw__task *task;
+    bool is_away;
+    spw_error
+        fault; /* what ended it on the thread; status OK: nothing. Of the thread. */
+} direction;
+
 /* Invariants: the stream is open unless the phase is ENDED, and only then end says why.
  * At most one message is ready. While the reader is inside a message, the read-ahead is
  * empty: the socket is read only when nothing read before is left to parse. The reader
  * is NULL only after the end, when nothing is left to parse. */
 struct spw_connection {
-    spw_context *context; /* one reference */
+    /* Fixed. */
+    spw_context *context;         /* one reference */
+    spw_completions *completions; /* NULL: no direction ever goes away */
+    uint64_t inline_bytes;
+    /* Of the owner; a thread reads the stream. */
+    void *user;
     connection_phase phase;
+    spw__stream_tcp stream;
+    spw__watch watch;
+    spw_error end;
+    /* Of receiving. */
+    direction receiving;
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
-    spw__stream_tcp stream;
-    spw__send_queue queue;
     spw__message_reader *reader;
     spw_payload *ready;
     read_ahead ahead;
-    spw_error end;
+    /* Of sending. */
+    direction sending;
+    spw__send_queue queue;
+    /* Of the owner. */
     uint16_t local_port, peer_port;
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };
@@ -50,13 +72,30 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  const spw_connection_options *options,
                                  spw_connection **ret_connection, spw_error *error);
 
-/* The connection has ended because of why: close the stream, give up the message under
- * way and the send queue. No release callback runs. Messages that are here already can
- * still be received. Only while not ENDED. */
+/* The connection has ended because of why: call both directions home, shut the stream,
+ * give up the message under way and the send queue. No release callback runs. Messages
+ * that are here already can still be received. Only while not ENDED. */
 void spw__connection_end(spw_connection *connection, const spw_error *why);
 /* Tell error (NULL allowed) why the connection has ended. Returns: that status. */
 spw_status spw__connection_tell_end(const spw_connection *connection, spw_error *error);
+/* The stream is lost in the middle of something: nothing read ahead means anything. */
+void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+
+/* Going away, connection_away.c. */
+
+void spw__connection_init_directions(spw_connection *connection);
+/* If so many bytes are too many for the owner's thread, send the direction away until
+ * it has moved them. Only while it is home. Returns: whether it went. */
+bool spw__connection_send_away(spw_connection *connection, direction *way,
+                               uint64_t bytes);
+/* Have a direction back; does nothing while it is home. What ended it on the thread
+ * ends the connection. */
+void spw__connection_call_home(spw_connection *connection, direction *way);
+
+/* What the threads run. */
+spw__step_answer spw__connection_receive_step(spw__task *task);
+spw__step_answer spw__connection_send_step(spw__task *task);
 
 #endif

@@ -21,6 +21,7 @@ from distributed.comm.utils import ensure_concrete_host
 from spillway import _native
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
@@ -295,7 +296,9 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
     def _accept(self, listener: _native.Listener) -> None:
         while listener in self._listeners:
             try:
-                connection = listener.accept(_user_timeout_ms())
+                connection = listener.accept(
+                    _user_timeout_ms(), *bridge_of(self._loop).given
+                )
             except OSError as error:
                 logger.warning(
                     "Listener on %s cannot accept a connection: %s",

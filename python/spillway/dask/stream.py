@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from spillway import _native
+from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.pool_trimmer import trimmer_of
 
-READ, WRITE = 1, 2
+READ, WRITE, COMPLETION = 1, 2, 4
 
 # A second address is tried beside the first after this long without an answer, so that
 # a network that swallows packets of one family does not cost a whole timeout. The value
@@ -36,6 +37,7 @@ class Stream:
     """
 
     __slots__ = (
+        "_bridge",
         "_connection",
         "_fd",
         "_flusher",
@@ -51,6 +53,7 @@ class Stream:
         self._connection = connection
         self._loop = loop
         self._trimmer = trimmer_of(loop)
+        self._bridge = bridge_of(loop)
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
@@ -100,6 +103,11 @@ class Stream:
                 self._loop.add_writer(self._fd, self._on_writable)
             else:
                 self._loop.remove_writer(self._fd)
+        if changed & COMPLETION:
+            if interest & COMPLETION:
+                self._bridge.expect(self._connection, self)
+            else:
+                self._bridge.forget(self._connection)
 
     def _unwatch(self) -> None:
         watched, self._watched = self._watched, 0
@@ -107,6 +115,8 @@ class Stream:
             self._loop.remove_reader(self._fd)
         if watched & WRITE:
             self._loop.remove_writer(self._fd)
+        if watched & COMPLETION:
+            self._bridge.forget(self._connection)
 
     def _wake(self, waiter: asyncio.Future | None) -> None:
         if waiter is not None and not waiter.done():
@@ -130,6 +140,13 @@ class Stream:
         else:
             if not self._connection.interest() & WRITE:
                 self._wake(self._flusher)
+        self._watch()
+
+    def on_completion(self) -> None:
+        """A thread is done with a direction of the connection, or was."""
+        self._wake(self._reader)
+        if not self._connection.queued_bytes():
+            self._wake(self._flusher)
         self._watch()
 
     async def connected(self) -> None:
@@ -235,7 +252,10 @@ async def open_stream(
 
 async def _attempt(host: str, port: int, user_timeout_ms: int) -> Stream:
     loop = asyncio.get_running_loop()
-    stream = Stream(_native.Connection.connect(host, port, user_timeout_ms), loop)
+    connection = _native.Connection.connect(
+        host, port, user_timeout_ms, *bridge_of(loop).given
+    )
+    stream = Stream(connection, loop)
     try:
         await stream.connected()
     except BaseException:

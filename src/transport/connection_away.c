@@ -1,0 +1,88 @@
+/* How a direction of a connection goes to a thread of the reactor and comes home. The
+ * owner's thread alone decides both, so only it needs to know where a direction is. */
+#include <stddef.h>
+
+#include "context/error.h"
+#include "transport/connection_state.h"
+
+void spw__connection_init_directions(spw_connection *connection)
+{
+    spw__watch *watch = &connection->watch;
+    watch->reading =
+        (spw__task){.step = spw__connection_receive_step, .subject = connection};
+    watch->writing =
+        (spw__task){.step = spw__connection_send_step, .subject = connection};
+    connection->receiving = (direction){.task = &watch->reading};
+    connection->sending = (direction){.task = &watch->writing};
+}
+
+bool spw_connection_is_inline(const spw_connection *connection, uint64_t bytes)
+{
+    return connection->completions == NULL || bytes <= connection->inline_bytes;
+}
+
+bool spw__connection_send_away(spw_connection *connection, direction *way,
+                               uint64_t bytes)
+{
+    if (spw_connection_is_inline(connection, bytes) ||
+        connection->phase != CONNECTION_OPEN)
+        return false;
+    bool is_sending = way == &connection->sending;
+    way->is_away = true;
+    way->fault.status = SPW_STATUS_OK;
+    if (spw__task_arm(connection->completions, &connection->watch,
+                      connection->stream.descriptor, way->task,
+                      is_sending ? SPW__STEP_WRITE : SPW__STEP_READ))
+        return true;
+    way->is_away = false;
+    return false;
+}
+
+/* The process was forked while a thread of the parent worked on this: what there is of
+ * it here may be in the middle of a change, so it is left alone for good. */
+static void abandon(spw_connection *connection, direction *lost)
+{
+    if (lost == &connection->receiving) {
+        connection->reader = NULL;
+        connection->ready = NULL;
+        connection->ahead = (read_ahead){0};
+    } else {
+        spw__send_queue_init(&connection->queue,
+                             spw_context_budget(connection->context));
+    }
+    (void)spw__error_set(&lost->fault, SPW_STATUS_CLOSED, 0,
+                         "the connection to %s belongs to the parent process",
+                         connection->peer_host);
+}
+
+/* A direction is home again. */
+static void arrive(spw_connection *connection, direction *way)
+{
+    way->is_away = false;
+    if (way->fault.status == SPW_STATUS_OK)
+        return;
+    if (way == &connection->receiving)
+        spw__connection_fail_receiving(connection, &way->fault);
+    else if (connection->phase != CONNECTION_ENDED)
+        spw__connection_end(connection, &way->fault);
+}
+
+void spw__connection_call_home(spw_connection *connection, direction *way)
+{
+    if (!way->is_away)
+        return;
+    if (!spw__task_recall(&connection->watch, way->task))
+        abandon(connection, way);
+    arrive(connection, way);
+}
+
+spw_connection *spw_completions_next(spw_completions *completions)
+{
+    spw__task *task = spw__completions_next(completions);
+    if (task == NULL)
+        return NULL;
+    spw_connection *connection = task->subject;
+    arrive(connection, task == connection->receiving.task ? &connection->receiving
+                                                          : &connection->sending);
+    return connection;
+}

@@ -29,6 +29,8 @@ typedef struct spw_connection_options {
     uint64_t inline_bytes; /* with completions, at most so much of one message is moved
                               by the owner's thread; 0: SPW_INLINE_BYTES_DEFAULT */
     void *user;            /* for spw_connection_user */
+    const char *loopback_congestion; /* congestion control towards peers on this very
+                                        machine; NULL: the system's */
 } spw_connection_options;
 
 /* Going to a thread and back takes about as long as copying 200 KiB (docs/decisions,

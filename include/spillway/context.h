@@ -78,6 +78,7 @@ typedef struct spw_figures {
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
     uint64_t connections_opened, connections_closed, connections_failed;
+    uint64_t connections_tuned; /* given a congestion control of their own */
     uint64_t copies[SPW_COPY_REASON_COUNT], copied_bytes[SPW_COPY_REASON_COUNT];
     uint64_t regions_recycled, regions_added; /* by the pool, for buffers */
 } spw_figures;

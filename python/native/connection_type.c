@@ -87,16 +87,17 @@ static void connection_dealloc(PyObject *object)
 
 static PyObject *connection_connect(PyObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"host", "port", "user_timeout_ms", "completions", NULL};
+    static char *names[] = {
+        "host", "port", "user_timeout_ms", "loopback_congestion", "completions", NULL};
     module_state *state = PyType_GetModuleState((PyTypeObject *)type);
     const char *host;
     uint16_t port;
     PyObject *completions = NULL;
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sO&O&|O!:connect", names, &host,
-                                     port_argument, &port, milliseconds_argument,
-                                     &options.user_timeout_ms, state->completions_type,
-                                     &completions))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "sO&O&|zO!:connect", names, &host, port_argument, &port,
+            milliseconds_argument, &options.user_timeout_ms,
+            &options.loopback_congestion, state->completions_type, &completions))
         return NULL;
     options.completions = completions_of(completions);
     spw_connection *connection;
@@ -317,7 +318,8 @@ PyTypeObject *connection_type_create(PyObject *module)
     static PyMethodDef methods[] = {
         {"connect", (PyCFunction)(void (*)(void))connection_connect,
          METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-         "connect(host, port, user_timeout_ms, completions=...)\n--\n\n"
+         "connect(host, port, user_timeout_ms, loopback_congestion=None, "
+         "completions=...)\n--\n\n"
          "Start to connect to a numeric host; see connecting."},
         {"fileno", connection_fileno, METH_NOARGS,
          "The descriptor to watch; -1 once closed or let go."},

@@ -76,12 +76,14 @@ static PyObject *listener_local(PyObject *self, PyObject *ignored)
 
 static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"user_timeout_ms", "completions", NULL};
+    static char *names[] = {"user_timeout_ms", "loopback_congestion", "completions",
+                            NULL};
     module_state *state = module_state_of(self);
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
     PyObject *completions = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|O!:accept", names,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|zO!:accept", names,
                                      milliseconds_argument, &options.user_timeout_ms,
+                                     &options.loopback_congestion,
                                      state->completions_type, &completions))
         return NULL;
     options.completions = completions_of(completions);
@@ -114,7 +116,7 @@ PyTypeObject *listener_type_create(PyObject *module)
         {"local", listener_local, METH_NOARGS, "The bound host and port."},
         {"accept", (PyCFunction)(void (*)(void))listener_accept,
          METH_VARARGS | METH_KEYWORDS,
-         "accept(user_timeout_ms, completions=...)\n--\n\n"
+         "accept(user_timeout_ms, loopback_congestion=None, completions=...)\n--\n\n"
          "The next connection, or None when none waits."},
         {"close", listener_close, METH_NOARGS, "Stop listening."},
         {NULL, NULL, 0, NULL},

@@ -32,7 +32,11 @@ class Connection:
 
     @staticmethod
     def connect(
-        host: str, port: int, user_timeout_ms: int, completions: Completions = ...
+        host: str,
+        port: int,
+        user_timeout_ms: int,
+        loopback_congestion: str | None = None,
+        completions: Completions = ...,
     ) -> Connection:
         """Start to connect to a numeric host; see `connecting`."""
     def fileno(self) -> int:
@@ -74,7 +78,10 @@ class Listener:
     def fileno(self) -> int: ...
     def local(self) -> tuple[str, int]: ...
     def accept(
-        self, user_timeout_ms: int, completions: Completions = ...
+        self,
+        user_timeout_ms: int,
+        loopback_congestion: str | None = None,
+        completions: Completions = ...,
     ) -> Connection | None: ...
     def close(self) -> None: ...
 
@@ -82,12 +89,13 @@ def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
     """Decompress the shards of one buffer side by side into one aligned `Buffer`."""
 
 def figures() -> dict[str, Any]:
-    """What this process moved and holds: messages_sent, messages_received, bytes_sent,
-    bytes_received, connections_opened, connections_closed, connections_failed (counts
-    and bytes on the wire), copies as {reason: {"count", "bytes"}}, regions as
-    {"recycled", "added"} (how often a buffer's memory was that of an earlier one, and
-    how often it was new), budget as {"held", "queued", "in_flight", "pooled", "peak",
-    "limit", "refusals"} in bytes."""
+    """What this process moved and holds: messages_sent, messages_received,
+    bytes_sent, bytes_received, connections_opened, connections_closed,
+    connections_failed, connections_tuned (counts and bytes on the wire), copies as
+    {reason: {"count", "bytes"}}, regions as {"recycled", "added"} (how often a
+    buffer's memory was that of an earlier one, and how often it was new), budget as
+    {"held", "queued", "in_flight", "pooled", "peak", "limit", "refusals"} in
+    bytes."""
 
 def limit_resident(bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not

@@ -7,7 +7,7 @@ from typing import Any
 from spillway import in_force
 
 _DIRECTIONS = ("sent", "received")
-_CONNECTIONS = ("opened", "closed", "failed")
+_CONNECTIONS = ("opened", "closed", "failed", "tuned")
 _BUDGET = ("held", "queued", "in_flight", "pooled", "peak", "limit", "refusals")
 _REGIONS = ("recycled", "added")
 

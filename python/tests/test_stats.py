@@ -43,7 +43,7 @@ def test_has_every_figure_in_plain_types():
     ]
     assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
     assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
-    assert set(got["connections"]) == {"opened", "closed", "failed"}
+    assert set(got["connections"]) == {"opened", "closed", "failed", "tuned"}
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

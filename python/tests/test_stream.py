@@ -18,8 +18,6 @@ from spillway.dask.stream import READ, WRITE, open_stream, resolve
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-TIMEOUT_MS = 30_000
-
 
 @contextlib.asynccontextmanager
 async def streams():
@@ -27,7 +25,7 @@ async def streams():
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        stream = await open_stream([server.getsockname()], TIMEOUT_MS)
+        stream = await open_stream([server.getsockname()])
         accepted, _ = await soon(loop.sock_accept(server))
     peer = RawPeer(accepted)
     peer.socket.setblocking(False)
@@ -194,7 +192,7 @@ def silent_port():
 async def test_the_first_address_that_answers_is_taken():
     with closed_port() as closed, listening() as first, listening() as second:
         addresses = [closed, first.getsockname(), second.getsockname()]
-        stream = await soon(open_stream(addresses, TIMEOUT_MS))
+        stream = await soon(open_stream(addresses))
         assert stream.peer() == first.getsockname()
         stream.abort()
 
@@ -203,7 +201,7 @@ async def test_a_silent_address_does_not_cost_a_timeout():
     with silent_port() as silent, listening() as second:
         before = set(os.listdir("/proc/self/fd"))
         addresses = [silent, second.getsockname()]
-        stream = await soon(open_stream(addresses, TIMEOUT_MS))
+        stream = await soon(open_stream(addresses))
         assert stream.peer() == second.getsockname()
         stream.abort()
         while set(os.listdir("/proc/self/fd")) != before:
@@ -213,7 +211,7 @@ async def test_a_silent_address_does_not_cost_a_timeout():
 async def test_the_error_is_that_of_the_first_address():
     with closed_port() as one, closed_port() as other:
         with pytest.raises(_native.SpillwayError) as caught:
-            await soon(open_stream([one, other], TIMEOUT_MS))
+            await soon(open_stream([one, other]))
         assert caught.value.status == "REFUSED"
         assert caught.value.errno == errno.ECONNREFUSED
         assert f"127.0.0.1:{one[1]}" in str(caught.value)
@@ -221,13 +219,13 @@ async def test_the_error_is_that_of_the_first_address():
 
 async def test_no_address():
     with pytest.raises(OSError, match="no address"):
-        await open_stream([], TIMEOUT_MS)
+        await open_stream([])
 
 
 async def test_cancelling_closes_what_has_begun():
     with silent_port() as silent:
         before = set(os.listdir("/proc/self/fd"))
-        opening = asyncio.ensure_future(open_stream([silent], TIMEOUT_MS))
+        opening = asyncio.ensure_future(open_stream([silent]))
         while set(os.listdir("/proc/self/fd")) == before:
             await asyncio.sleep(0)
         opening.cancel()

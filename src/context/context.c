@@ -117,6 +117,7 @@ void spw_context_read_figures(const spw_context *context, spw_figures *ret_figur
         .connections_opened = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_OPENED]),
         .connections_closed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_CLOSED]),
         .connections_failed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_FAILED]),
+        .connections_tuned = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_TUNED]),
         .regions_recycled = atomic_load(&figures[SPW__FIGURE_REGIONS_RECYCLED]),
         .regions_added = atomic_load(&figures[SPW__FIGURE_REGIONS_ADDED]),
     };

@@ -4,6 +4,8 @@
 #include "spillway/connection.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
@@ -16,6 +18,11 @@ static spw_status check_options(const spw_connection_options *options, spw_error
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "connection options of an unknown size; use "
                               "SPW_CONNECTION_OPTIONS_INIT");
+    const char *congestion = options->loopback_congestion;
+    if (congestion != NULL && strlen(congestion) >= SPW__CONGESTION_NAME_BYTES)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "no congestion control has so long a name: %s",
+                              congestion);
     return SPW_STATUS_OK;
 }
 
@@ -36,6 +43,10 @@ static spw_status make(spw_context *context, const spw_connection_options *optio
                                                        : SPW_INLINE_BYTES_DEFAULT,
                                    .user = options->user,
                                    .is_drained = true};
+    if (options->loopback_congestion != NULL)
+        (void)snprintf(connection->loopback_congestion,
+                       sizeof connection->loopback_congestion, "%s",
+                       options->loopback_congestion);
     spw__connection_init_directions(connection);
     spw_sink sink = options->sink.ops != NULL ? options->sink : spw_sink_heap(context);
     spw_status status =
@@ -61,6 +72,15 @@ static void release(spw_connection *connection)
     spw_context_unref(context);
 }
 
+void spw__connection_opened(spw_connection *connection)
+{
+    connection->phase = CONNECTION_OPEN;
+    if (connection->loopback_congestion[0] != '\0' &&
+        spw__stream_tcp_tune_loopback(connection->context, &connection->stream,
+                                      connection->loopback_congestion))
+        spw__count(connection->context, SPW__FIGURE_CONNECTIONS_TUNED, 1);
+}
+
 spw_status spw_connection_connect(spw_context *context, const char *host, uint16_t port,
                                   const spw_connection_options *options,
                                   spw_connection **ret_connection, spw_error *error)
@@ -83,8 +103,8 @@ spw_status spw_connection_connect(spw_context *context, const char *host, uint16
         release(connection);
         return status;
     }
-    connection->phase =
-        status == SPW_STATUS_OK ? CONNECTION_OPEN : CONNECTION_CONNECTING;
+    if (status == SPW_STATUS_OK)
+        spw__connection_opened(connection);
     *ret_connection = connection;
     return SPW_STATUS_OK;
 }
@@ -102,7 +122,7 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
         return status;
     spw__stream_tcp_adopt(context, descriptor, peer, options->user_timeout_ms,
                           &connection->stream);
-    connection->phase = CONNECTION_OPEN;
+    spw__connection_opened(connection);
     spw__count(context, SPW__FIGURE_CONNECTIONS_OPENED, 1);
     *ret_connection = connection;
     return SPW_STATUS_OK;

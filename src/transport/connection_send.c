@@ -159,7 +159,7 @@ spw_status spw_connection_on_writable(spw_connection *connection, spw_error *err
         if (status == SPW_STATUS_AGAIN)
             return SPW_STATUS_OK;
         if (status == SPW_STATUS_OK)
-            connection->phase = CONNECTION_OPEN;
+            spw__connection_opened(connection);
     }
     if (status == SPW_STATUS_OK)
         status = send_or_go(connection, &why);

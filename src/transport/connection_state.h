@@ -41,6 +41,7 @@ struct spw_connection {
     spw_context *context;         /* one reference */
     spw_completions *completions; /* NULL: no direction ever goes away */
     uint64_t inline_bytes;
+    char loopback_congestion[SPW__CONGESTION_NAME_BYTES]; /* empty: the system's */
     /* Of the owner; a thread reads the stream. */
     void *user;
     connection_phase phase;
@@ -72,6 +73,8 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  const spw_connection_options *options,
                                  spw_connection **ret_connection, spw_error *error);
 
+/* The stream is connected. */
+void spw__connection_opened(spw_connection *connection);
 /* The connection has ended because of why: call both directions home, shut the stream,
  * give up the message under way and the send queue. No release callback runs. Messages
  * that are here already can still be received. Only while not ENDED. */

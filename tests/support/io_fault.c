@@ -23,6 +23,7 @@ typedef enum io_call {
     CALL_SET_NO_DELAY,
     CALL_SET_KEEP_ALIVE,
     CALL_SET_USER_TIMEOUT,
+    CALL_SET_CONGESTION,
     CALL_MAP,
     CALL_COUNT
 } io_call;
@@ -44,6 +45,7 @@ static const struct {
     [CALL_SET_NO_DELAY] = {"set_no_delay", ENOMEM},
     [CALL_SET_KEEP_ALIVE] = {"set_keep_alive", ENOMEM},
     [CALL_SET_USER_TIMEOUT] = {"set_user_timeout", ENOMEM},
+    [CALL_SET_CONGESTION] = {"set_congestion", EPERM},
     [CALL_MAP] = {"map", ENOMEM},
 };
 
@@ -163,6 +165,8 @@ PASS_ON(CALL_SET_KEEP_ALIVE, set_keep_alive,
         (descriptor, idle_s, interval_s, probes))
 PASS_ON(CALL_SET_USER_TIMEOUT, set_user_timeout, (int descriptor, unsigned timeout_ms),
         (descriptor, timeout_ms))
+PASS_ON(CALL_SET_CONGESTION, set_congestion, (int descriptor, const char *name),
+        (descriptor, name))
 
 int __real_spw__socket_open(int family);
 int __wrap_spw__socket_open(int family);

@@ -17,25 +17,44 @@ static void wait_for(struct pollfd *watched, nfds_t count)
         fail_msg("nothing became ready: a wake-up was lost");
 }
 
-spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
-                           spw_error *error)
+static spw_status accept_with(spw_listener *listener,
+                              const spw_connection_options *options,
+                              spw_connection **ret_connection, spw_error *error)
 {
-    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    options.user_timeout_ms = 30000;
     spw_status status;
     do {
         struct pollfd watched = {spw_listener_descriptor(listener), POLLIN, 0};
         wait_for(&watched, 1);
-        status = spw_listener_accept(listener, &options, ret_connection, error);
+        status = spw_listener_accept(listener, options, ret_connection, error);
     } while (status == SPW_STATUS_AGAIN);
     return status;
+}
+
+static spw_connection_options usual_options(void)
+{
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    options.user_timeout_ms = 30000;
+    return options;
+}
+
+spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
+                           spw_error *error)
+{
+    spw_connection_options options = usual_options();
+    return accept_with(listener, &options, ret_connection, error);
 }
 
 spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
                          spw_error *error)
 {
-    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    options.user_timeout_ms = 30000;
+    spw_connection_options options = usual_options();
+    return loopback_open_with(context, host, &options, ret_pair, error);
+}
+
+spw_status loopback_open_with(spw_context *context, const char *host,
+                              const spw_connection_options *options, loopback *ret_pair,
+                              spw_error *error)
+{
     *ret_pair = (loopback){0};
     spw_status status =
         spw_listener_start(context, host, 0, 16, &ret_pair->listener, error);
@@ -44,10 +63,10 @@ spw_status loopback_open(spw_context *context, const char *host, loopback *ret_p
     uint16_t port;
     spw_listener_local(ret_pair->listener, &host, &port);
     status =
-        spw_connection_connect(context, host, port, &options, &ret_pair->client, error);
+        spw_connection_connect(context, host, port, options, &ret_pair->client, error);
     if (status != SPW_STATUS_OK)
         return status;
-    status = loopback_accept(ret_pair->listener, &ret_pair->server, error);
+    status = accept_with(ret_pair->listener, options, &ret_pair->server, error);
     while (status == SPW_STATUS_OK && spw_connection_is_connecting(ret_pair->client))
         status = loopback_step(ret_pair->client, NULL, error);
     return status;

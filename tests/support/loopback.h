@@ -14,6 +14,9 @@ typedef struct loopback {
 /* On failure, too, close it afterwards. */
 spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
                          spw_error *error);
+spw_status loopback_open_with(spw_context *context, const char *host,
+                              const spw_connection_options *options, loopback *ret_pair,
+                              spw_error *error);
 void loopback_close(loopback *pair);
 /* Whether this machine has IPv6 at all. */
 bool loopback_has_ipv6(void);

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import dask
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import parse_bytes
 from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
 
 from spillway import _native
+from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
-from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,6 @@ FEATURES: tuple[str, ...] = ("unsplit",)
 BIND_ATTEMPTS = 5
 # Out of descriptors, accepting again at once would only spin.
 ACCEPT_AGAIN_AFTER_S = 0.1
-
-
-def _user_timeout_ms() -> int:
-    timeout = parse_timedelta(
-        dask.config.get("distributed.comm.timeouts.tcp"), default="seconds"
-    )
-    return int(timeout) * 1000
 
 
 def _reason(error: _native.SpillwayError) -> str:
@@ -225,7 +218,7 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
         self._check_encryption(address, connection_args)
         host, port = parse_host_port(address)
         try:
-            stream = await open_stream(await resolve(host, port), _user_timeout_ms())
+            stream = await open_stream(await resolve(host, port))
         except _native.SpillwayError as error:
             raise CommClosedError(
                 f"in {self!r}, connecting to {self.prefix}{address}: {_reason(error)}"
@@ -296,9 +289,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
     def _accept(self, listener: _native.Listener) -> None:
         while listener in self._listeners:
             try:
-                connection = listener.accept(
-                    _user_timeout_ms(), *bridge_of(self._loop).given
-                )
+                connection = listener.accept(**connection_settings(self._loop))
             except OSError as error:
                 logger.warning(
                     "Listener on %s cannot accept a connection: %s",

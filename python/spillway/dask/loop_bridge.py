@@ -54,12 +54,12 @@ class LoopBridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._away: dict[_native.Connection, Stream] = {}
-        self.given: tuple[_native.Completions, ...] = ()
-        """What each connection of the loop is given as its last argument, if any."""
+        self.given: dict[str, _native.Completions] = {}
+        """What each connection of the loop is given, if anything."""
         threads = configured_threads()
         if threads is not None:
             completions = _native.Completions(threads)
-            self.given = (completions,)
+            self.given["completions"] = completions
             loop.add_reader(completions.fileno(), self._take_back, completions)
 
     def expect(self, connection: _native.Connection, stream: Stream) -> None:

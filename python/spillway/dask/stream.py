@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from spillway import _native
+from spillway.dask.connection_settings import connection_settings
 from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.pool_trimmer import trimmer_of
 
@@ -210,9 +211,7 @@ class Stream:
         self._watch()
 
 
-async def open_stream(
-    addresses: Iterable[tuple[str, int]], user_timeout_ms: int
-) -> Stream:
+async def open_stream(addresses: Iterable[tuple[str, int]]) -> Stream:
     """Connect to the first of some numeric addresses that answers.
 
     Raises
@@ -228,7 +227,7 @@ async def open_stream(
         while waiting or attempts:
             if waiting:
                 host, port = waiting.pop(0)
-                attempts[loop.create_task(_attempt(host, port, user_timeout_ms))] = None
+                attempts[loop.create_task(_attempt(host, port))] = None
             done, _ = await asyncio.wait(
                 attempts,
                 timeout=NEXT_ADDRESS_AFTER_S if waiting else None,
@@ -250,11 +249,9 @@ async def open_stream(
     raise first_error
 
 
-async def _attempt(host: str, port: int, user_timeout_ms: int) -> Stream:
+async def _attempt(host: str, port: int) -> Stream:
     loop = asyncio.get_running_loop()
-    connection = _native.Connection.connect(
-        host, port, user_timeout_ms, *bridge_of(loop).given
-    )
+    connection = _native.Connection.connect(host, port, **connection_settings(loop))
     stream = Stream(connection, loop)
     try:
         await stream.connected()

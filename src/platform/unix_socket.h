@@ -32,7 +32,8 @@ ssize_t spw__unix_socket_send(int descriptor, const struct iovec *pieces, size_t
 /* Receive a packet. Returns: its bytes, 0 at the end; the descriptor that came with it,
  * -1 if none, which child processes do not inherit; and whether one was lost, because
  * the process may have no more. Errors: EMSGSIZE (the packet is larger than the pieces,
- * or has more than one descriptor: all of it is dropped). */
+ * or has more than one descriptor: the pieces have its beginning, and the rest and all
+ * descriptors are dropped). */
 ssize_t spw__unix_socket_receive(int descriptor, const struct iovec *pieces,
                                  size_t count, int *ret_passed, bool *ret_is_lost);
 /* Returns: 1 once the peer has shut down or closed its end, or ours is shut down. */

@@ -6,40 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io_fault_calls.h"
 #include "platform/memory_map.h"
 #include "platform/socket.h"
-
-typedef enum io_call {
-    CALL_OPEN,
-    CALL_CONNECT,
-    CALL_BIND,
-    CALL_LISTEN,
-    CALL_ACCEPT,
-    CALL_LOCAL,
-    CALL_SEND,
-    CALL_RECEIVE,
-    CALL_SET_REUSE_ADDRESS,
-    CALL_SET_V6_ONLY,
-    CALL_SET_NO_DELAY,
-    CALL_SET_KEEP_ALIVE,
-    CALL_SET_USER_TIMEOUT,
-    CALL_SET_CONGESTION,
-    CALL_MAP,
-    CALL_COUNT
-} io_call;
 
 static const struct {
     const char *name;
     int usual_errno;
+    bool may_wait, may_be_short;
 } CALLS[CALL_COUNT] = {
     [CALL_OPEN] = {"open", EMFILE},
     [CALL_CONNECT] = {"connect", ECONNREFUSED},
     [CALL_BIND] = {"bind", EADDRINUSE},
     [CALL_LISTEN] = {"listen", EADDRINUSE},
-    [CALL_ACCEPT] = {"accept", EMFILE},
+    [CALL_ACCEPT] = {"accept", EMFILE, .may_wait = true},
     [CALL_LOCAL] = {"local", ENOBUFS},
-    [CALL_SEND] = {"send", EPIPE},
-    [CALL_RECEIVE] = {"receive", ECONNRESET},
+    [CALL_SEND] = {"send", EPIPE, true, true},
+    [CALL_RECEIVE] = {"receive", ECONNRESET, true, true},
     [CALL_SET_REUSE_ADDRESS] = {"set_reuse_address", ENOMEM},
     [CALL_SET_V6_ONLY] = {"set_v6_only", ENOMEM},
     [CALL_SET_NO_DELAY] = {"set_no_delay", ENOMEM},
@@ -47,6 +30,24 @@ static const struct {
     [CALL_SET_USER_TIMEOUT] = {"set_user_timeout", ENOMEM},
     [CALL_SET_CONGESTION] = {"set_congestion", EPERM},
     [CALL_MAP] = {"map", ENOMEM},
+    [CALL_UNIX_LISTEN] = {"unix_listen", EADDRINUSE},
+    [CALL_UNIX_CONNECT] = {"unix_connect", ECONNREFUSED},
+    [CALL_UNIX_ACCEPT] = {"unix_accept", EMFILE, .may_wait = true},
+    [CALL_UNIX_SEND] = {"unix_send", EPIPE, .may_wait = true},
+    [CALL_UNIX_RECEIVE] = {"unix_receive", ECONNRESET, .may_wait = true},
+    [CALL_UNIX_HUNG_UP] = {"unix_hung_up", ENOMEM},
+    [CALL_PEER_IDENTIFY] = {"peer_identify", ENOPROTOOPT},
+    [CALL_PEER_HOLD] = {"peer_hold", EMFILE},
+    [CALL_PEER_ALIVE] = {"peer_alive", ENOMEM},
+    [CALL_PEER_READ] = {"peer_read", EPERM},
+    [CALL_RANDOM] = {"random", ENOSYS},
+    [CALL_SHARED_CREATE] = {"shared_create", EMFILE},
+    [CALL_SHARED_FILL] = {"shared_fill", ENOSPC},
+    [CALL_SHARED_SEAL] = {"shared_seal", EPERM},
+    [CALL_SHARED_VERIFY] = {"shared_verify", EPERM},
+    [CALL_SHARED_MAP] = {"shared_map", ENOMEM},
+    [CALL_SHARED_READ] = {"shared_read", EIO},
+    [CALL_DIRECTORY] = {"directory", EACCES},
 };
 
 static struct {
@@ -115,11 +116,18 @@ int64_t io_fault_mapped_bytes(void)
     return mapped_bytes;
 }
 
-/* Count a call. Returns: 0 to make it, or the negative errno to answer; *ret_limit is
- * how many bytes it may move. */
-static int enter(io_call call, size_t *ret_limit)
+void io_fault_descriptor(int change)
 {
-    bool moves = call == CALL_SEND || call == CALL_RECEIVE;
+    open_descriptors += change;
+}
+
+void io_fault_mapped(int64_t change)
+{
+    mapped_bytes += change;
+}
+
+int io_fault_enter(io_call call, size_t *ret_limit)
+{
     uint64_t of_call = ++faults.calls_of[call];
     uint64_t any = ++faults.calls;
     *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
@@ -130,9 +138,9 @@ static int enter(io_call call, size_t *ret_limit)
     case IO_FAULT_ERROR:
         return -(faults.os_errno != 0 ? faults.os_errno : CALLS[call].usual_errno);
     case IO_FAULT_AGAIN:
-        return moves || call == CALL_ACCEPT ? -EAGAIN : 0;
+        return CALLS[call].may_wait ? -EAGAIN : 0;
     case IO_FAULT_SHORT:
-        *ret_limit = moves ? 1 : *ret_limit;
+        *ret_limit = CALLS[call].may_be_short ? 1 : *ret_limit;
         return 0;
     case IO_FAULT_NONE:
         break;
@@ -146,7 +154,7 @@ static int enter(io_call call, size_t *ret_limit)
     int __wrap_spw__socket_##name parameters                                           \
     {                                                                                  \
         size_t limit;                                                                  \
-        int answer = enter(CALL, &limit);                                              \
+        int answer = io_fault_enter(CALL, &limit);                                     \
         return answer != 0 ? answer : __real_spw__socket_##name arguments;             \
     }
 
@@ -173,7 +181,7 @@ int __wrap_spw__socket_open(int family);
 int __wrap_spw__socket_open(int family)
 {
     size_t limit;
-    int answer = enter(CALL_OPEN, &limit);
+    int answer = io_fault_enter(CALL_OPEN, &limit);
     if (answer == 0)
         answer = __real_spw__socket_open(family);
     if (answer >= 0)
@@ -186,7 +194,7 @@ int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer);
 int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer)
 {
     size_t limit;
-    int answer = enter(CALL_ACCEPT, &limit);
+    int answer = io_fault_enter(CALL_ACCEPT, &limit);
     if (answer == 0)
         answer = __real_spw__socket_accept(descriptor, ret_peer);
     if (answer >= 0)
@@ -233,7 +241,7 @@ ssize_t __wrap_spw__socket_send(int descriptor, const struct iovec *pieces,
 {
     struct iovec fewer[SPW__SOCKET_PIECES_MAX];
     size_t limit;
-    int answer = enter(CALL_SEND, &limit);
+    int answer = io_fault_enter(CALL_SEND, &limit);
     if (answer != 0)
         return answer;
     count = cut(pieces, count, limit, fewer);
@@ -250,7 +258,7 @@ ssize_t __wrap_spw__socket_receive(int descriptor, const struct iovec *pieces,
 {
     struct iovec fewer[SPW__SOCKET_PIECES_MAX];
     size_t limit;
-    int answer = enter(CALL_RECEIVE, &limit);
+    int answer = io_fault_enter(CALL_RECEIVE, &limit);
     if (answer != 0)
         return answer;
     return __real_spw__socket_receive(descriptor, fewer,
@@ -262,7 +270,7 @@ int __wrap_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
 int __wrap_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data)
 {
     size_t limit;
-    int answer = enter(CALL_MAP, &limit);
+    int answer = io_fault_enter(CALL_MAP, &limit);
     if (answer == 0)
         answer = __real_spw__memory_map(size, pages, ret_data);
     if (answer == 0)

@@ -3,6 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -95,14 +98,32 @@ spw__task *completions_wait(spw_completions *completions)
     return task;
 }
 
-unsigned threads_of_process(void)
+static bool is_of_reactor(const char *thread)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", thread);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false; /* it has ended since it was listed */
+    bool is_named = fgets(name, sizeof name, file) != NULL;
+    fclose(file);
+    return is_named && strcmp(name, "spillway-io\n") == 0;
+}
+
+unsigned reactor_threads(void)
 {
     unsigned count = 0;
     DIR *folder = opendir("/proc/self/task");
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
+        if (is_of_reactor(entry->d_name))
             count++;
     closedir(folder);
     return count;
+}
+
+void reactor_threads_wait_for_none(void)
+{
+    while (reactor_threads() > 0)
+        sched_yield();
 }

@@ -13,7 +13,7 @@ typedef struct step_task {
     int near, far;          /* near is watched */
     _Atomic unsigned steps; /* that have run */
     unsigned reads_left;    /* bytes to read before it is done; one a step */
-    bool waits;             /* a step ends only when it is recalled or let go */
+    _Atomic bool waits;     /* a step ends only when it is recalled or let go */
     sem_t begun, let_go;    /* a step has begun; the test lets it end */
 } step_task;
 
@@ -31,7 +31,10 @@ bool completions_are_ready(const spw_completions *completions);
 /* Wait for the next task that is done. Fails the test when there never is one. */
 spw__task *completions_wait(spw_completions *completions);
 
-/* Threads of this process, by the system's count. */
-unsigned threads_of_process(void);
+/* Threads of reactors in this process, by the system's count. */
+unsigned reactor_threads(void);
+/* Wait until the system has taken down the last of them, which is after it is joined.
+ */
+void reactor_threads_wait_for_none(void);
 
 #endif

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 C_FILES := $(shell git ls-files '*.c' '*.h')
 SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
 
-.PHONY: help build unit python check asan torture fuzz compat dask-suite bench \
+.PHONY: help build unit python check asan tsan torture fuzz compat dask-suite bench \
 	layers style symbols format format-check
 
 help: ## list the targets
@@ -33,6 +33,12 @@ asan: ## the C tests under AddressSanitizer and UBSan
 	cmake --preset asan >/dev/null
 	cmake --build --preset asan
 	ctest --preset asan --no-tests=error
+
+tsan: ## the C tests of everything that threads run, under ThreadSanitizer
+	@$(SETUP)
+	cmake --preset tsan >/dev/null
+	cmake --build --preset tsan
+	ctest --preset tsan --no-tests=error
 
 torture: ## long runs with failing allocations, killed peers and cut connections
 	@$(SETUP)

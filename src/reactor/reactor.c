@@ -98,7 +98,7 @@ void spw_reactor_free(spw_reactor *reactor)
     if (reactor->stop_sign >= 0)
         spw__poller_close(reactor->stop_sign);
     spw__release(context, reactor->slots, reactor->slot_capacity * sizeof(watch_slot),
-                 _Alignof(max_align_t));
+                 sizeof(void *));
     spw__release(context, reactor, sizeof *reactor, _Alignof(spw_reactor));
     spw_context_unref(context);
 }
@@ -156,10 +156,28 @@ static unsigned wanted(const spw__watch *watch)
     return ready;
 }
 
-static int rearm(spw_reactor *reactor, const spw__watch *watch)
+static int rearm(const spw_reactor *reactor, const spw__watch *watch)
 {
     return spw__poller_rearm(reactor->poller, watch->descriptor, wanted(watch),
                              tag_of(reactor, watch->slot));
+}
+
+static void finish(spw__task *task)
+{
+    task->state = SPW__TASK_DONE;
+    spw__completions_add(task);
+}
+
+/* Wait for what is wanted after an event, which has disarmed the descriptor. A task
+ * that could not be waited for goes home, where its owner goes on without us. */
+static void wait_again(const spw_reactor *reactor, spw__watch *watch)
+{
+    if (wanted(watch) == 0 || rearm(reactor, watch) >= 0)
+        return;
+    if (watch->reading.state == SPW__TASK_ARMED)
+        finish(&watch->reading);
+    if (watch->writing.state == SPW__TASK_ARMED)
+        finish(&watch->writing);
 }
 
 static bool is_due(const spw__task *task, unsigned ready)
@@ -185,18 +203,18 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__task *task = pick(watch, event->ready);
     if (task != NULL)
         task->state = SPW__TASK_RUNNING;
-    if (wanted(watch) != 0)
-        (void)rearm(reactor, watch); /* it is watched: there is nothing to fail */
+    wait_again(reactor, watch);
     if (task == NULL)
         return;
     spw__reactor_unlock(reactor);
     spw__step_answer answer = task->step(task);
     spw__reactor_lock(reactor);
-    task->state = SPW__TASK_ARMED;
-    task->wants = (unsigned)answer;
-    if (answer == SPW__STEP_DONE || rearm(reactor, watch) < 0) {
-        task->state = SPW__TASK_DONE;
-        spw__completions_add(task);
+    if (answer == SPW__STEP_DONE) {
+        finish(task);
+    } else {
+        task->state = SPW__TASK_ARMED;
+        task->wants = (unsigned)answer;
+        wait_again(reactor, watch);
     }
     if (spw__task_is_recalled(task))
         (void)pthread_cond_broadcast(&reactor->step_ended);
@@ -237,22 +255,19 @@ static int start_thread(pthread_t *ret_thread, spw_reactor *reactor)
     return answer;
 }
 
-/* Returns: whether there is at least one. */
-static bool start_threads(spw_reactor *reactor)
+/* Start those that do not run yet. What cannot be started is not tried again.
+ * Returns: 0, or a negative errno. */
+static int start_threads(spw_reactor *reactor)
 {
     while (reactor->thread_count < reactor->threads_wanted) {
         int answer = start_thread(&reactor->threads[reactor->thread_count], reactor);
         if (answer != 0) {
-            spw__log(reactor->context, SPW_LOG_WARNING,
-                     "only %u of %u threads that move large bodies could be started "
-                     "(errno %d)",
-                     reactor->thread_count, reactor->threads_wanted, answer);
             reactor->threads_wanted = reactor->thread_count;
-        } else {
-            reactor->thread_count++;
+            return -answer;
         }
+        reactor->thread_count++;
     }
-    return reactor->thread_count > 0;
+    return 0;
 }
 
 /* Returns: 0, or a negative errno. */
@@ -271,6 +286,31 @@ static int watch_for(spw_reactor *reactor, spw__watch *watch)
     return answer;
 }
 
+/* Send a task away, if there is a thread for it. With the lock held. Returns: 0, also
+ * when there is none, or the negative errno of what could not be had. */
+static int send_away(spw_reactor *reactor, spw__watch *watch, spw__task *task)
+{
+    int answer = start_threads(reactor);
+    if (reactor->thread_count == 0)
+        return answer;
+    task->state = SPW__TASK_ARMED;
+    int watched = watch_for(reactor, watch);
+    if (watched < 0)
+        task->state = SPW__TASK_HOME;
+    return watched < 0 ? watched : answer;
+}
+
+/* Without the lock: the log hook is the user's. */
+static void complain(const spw_reactor *reactor, int answer)
+{
+    spw__log(
+        reactor->context, SPW_LOG_WARNING,
+        "large bodies are moved by fewer threads than wanted, or by the thread of "
+        "their loop, which does nothing else meanwhile: what it takes could not be "
+        "had (errno %d)",
+        -answer);
+}
+
 bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,
                    spw__task *task, unsigned wants)
 {
@@ -278,17 +318,17 @@ bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descript
     if (!is_of_this_process(reactor))
         return false;
     spw__reactor_lock(reactor);
-    bool is_away = start_threads(reactor);
-    if (is_away) {
-        watch->descriptor = descriptor;
-        task->completions = completions;
-        task->wants = wants;
-        task->state = SPW__TASK_ARMED;
-        is_away = watch_for(reactor, watch) >= 0;
-        if (!is_away)
-            task->state = SPW__TASK_HOME;
-    }
+    watch->descriptor = descriptor;
+    task->completions = completions;
+    task->wants = wants;
+    int answer = send_away(reactor, watch, task);
+    bool is_away = task->state != SPW__TASK_HOME;
+    bool is_news = answer < 0 && !reactor->has_complained;
+    if (is_news)
+        reactor->has_complained = true; /* once, for it would be so for every body */
     spw__reactor_unlock(reactor);
+    if (is_news)
+        complain(reactor, answer);
     return is_away;
 }
 

@@ -28,6 +28,7 @@ struct spw_reactor {
     pthread_cond_t step_ended; /* of a task that is being recalled */
     /* All below: guarded by lock. */
     bool is_stopping;
+    bool has_complained; /* that something stays with its owner */
     unsigned thread_count;
     pthread_t threads[SPW_REACTOR_THREADS_MAX];
     watch_slot *slots;

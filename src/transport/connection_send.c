@@ -12,6 +12,9 @@ static const size_t SEND_TURN_BYTES = (size_t)64 << 20;
 /* One system call takes about a millisecond for this, which is as long as the owner
  * waits for a direction that it calls home. */
 static const size_t SEND_CALL_BYTES = (size_t)4 << 20;
+/* Messages that were sent on a thread are dropped by the owner. It gets its turn when
+ * they are so many bytes, or a queue that never gets empty would keep all of them. */
+static const uint64_t REAP_DUE_BYTES = (uint64_t)64 << 20;
 
 /* One system call. Returns: in ret_given what it was given, in ret_sent what it took,
  * which may be nothing. Errors: of the stream. */
@@ -67,13 +70,19 @@ static spw_status send_or_go(spw_connection *connection, spw_error *error)
     return send_queued(connection, error);
 }
 
+static bool is_reap_due(const spw_connection *connection)
+{
+    return connection->completions != NULL &&
+           connection->queue.done_bytes >= REAP_DUE_BYTES;
+}
+
 spw__step_answer spw__connection_send_step(spw__task *task)
 {
     spw_connection *connection = task->subject;
     spw_error why;
     if (send_queued(connection, &why) != SPW_STATUS_OK)
         connection->sending.fault = why;
-    else if (connection->queue.head != NULL)
+    else if (connection->queue.head != NULL && !is_reap_due(connection))
         return SPW__STEP_WRITE;
     return SPW__STEP_DONE;
 }
@@ -136,8 +145,9 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     } else {
         status = spw__send_queue_push(&connection->queue, writer, &why);
         /* Also behind a queue: a caller that writes one message after another without
-         * giving its loop a turn would otherwise send nothing until it is done. */
-        if (status == SPW_STATUS_OK && is_open)
+         * giving its loop a turn would otherwise send nothing until it is done. Unless
+         * it is to reap first, for which the direction has to be home. */
+        if (status == SPW_STATUS_OK && is_open && !is_reap_due(connection))
             status = send_or_go(connection, &why);
     }
     if (status != SPW_STATUS_OK)

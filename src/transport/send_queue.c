@@ -51,6 +51,7 @@ void spw__send_queue_retire(spw__send_queue *queue, spw__message_writer *writer)
 {
     spw__message_writer_set_next(writer, queue->done);
     queue->done = writer;
+    queue->done_bytes += spw__message_writer_total(writer);
 }
 
 static spw__message_writer *pop(spw__send_queue *queue)
@@ -106,6 +107,7 @@ void spw__send_queue_reap(spw__send_queue *queue)
 {
     /* A release callback may come back here: each writer is off the list before it is
      * freed. */
+    queue->done_bytes = 0;
     while (queue->done != NULL) {
         spw__message_writer *writer = queue->done;
         queue->done = spw__message_writer_next(writer);

@@ -14,6 +14,7 @@ typedef struct spw__send_queue {
     spw_budget *budget; /* borrowed */
     spw__message_writer *head, *tail;
     spw__message_writer *done;
+    uint64_t done_bytes;           /* of the messages on done */
     _Atomic uint64_t unsent_bytes; /* read by any thread */
 } spw__send_queue;
 

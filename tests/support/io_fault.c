@@ -1,6 +1,7 @@
 #include "io_fault.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "io_fault_calls.h"
 #include "platform/memory_map.h"
+#include "platform/poller.h"
 #include "platform/socket.h"
 
 static const struct {
@@ -48,6 +50,12 @@ static const struct {
     [CALL_SHARED_MAP] = {"shared_map", ENOMEM},
     [CALL_SHARED_READ] = {"shared_read", EIO},
     [CALL_DIRECTORY] = {"directory", EACCES},
+    [CALL_POLLER_OPEN] = {"poller_open", EMFILE},
+    [CALL_POLLER_ADD] = {"poller_add", ENOSPC},
+    [CALL_POLLER_REARM] = {"poller_rearm", ENOMEM},
+    [CALL_POLLER_ADD_SIGN] = {"poller_add_sign", ENOSPC},
+    [CALL_SIGN_OPEN] = {"sign_open", EMFILE},
+    [CALL_START_THREAD] = {"start_thread", EAGAIN},
 };
 
 static struct {
@@ -57,10 +65,12 @@ static struct {
     int os_errno;
     size_t limit_bytes;
     bool swallows;
+    void (*after_wait)(void *user);
+    void *user;
     _Atomic uint64_t calls, calls_of[CALL_COUNT];
 } faults = {.only = CALL_COUNT};
 /* Not part of the above: descriptors and mappings outlive an arm. */
-static int open_descriptors;
+static _Atomic int open_descriptors;
 static _Atomic int64_t mapped_bytes;
 
 static io_call call_named(const char *function)
@@ -94,6 +104,12 @@ void io_fault_limit(size_t bytes)
 void io_fault_swallow(void)
 {
     faults.swallows = true;
+}
+
+void io_fault_after_wait(void (*hook)(void *user), void *user)
+{
+    faults.after_wait = hook;
+    faults.user = user;
 }
 
 uint64_t io_fault_calls(void)
@@ -149,57 +165,94 @@ int io_fault_enter(io_call call, size_t *ret_limit)
 }
 
 #define PASS_ON(CALL, name, parameters, arguments)                                     \
-    int __real_spw__socket_##name parameters;                                          \
-    int __wrap_spw__socket_##name parameters;                                          \
-    int __wrap_spw__socket_##name parameters                                           \
+    int __real_spw__##name parameters;                                                 \
+    int __wrap_spw__##name parameters;                                                 \
+    int __wrap_spw__##name parameters                                                  \
     {                                                                                  \
         size_t limit;                                                                  \
         int answer = io_fault_enter(CALL, &limit);                                     \
-        return answer != 0 ? answer : __real_spw__socket_##name arguments;             \
+        return answer != 0 ? answer : __real_spw__##name arguments;                    \
+    }
+/* The same for a call that opens a descriptor. */
+#define PASS_ON_OPEN(CALL, name, parameters, arguments)                                \
+    int __real_spw__##name parameters;                                                 \
+    int __wrap_spw__##name parameters;                                                 \
+    int __wrap_spw__##name parameters                                                  \
+    {                                                                                  \
+        size_t limit;                                                                  \
+        int answer = io_fault_enter(CALL, &limit);                                     \
+        if (answer == 0)                                                               \
+            answer = __real_spw__##name arguments;                                     \
+        if (answer >= 0)                                                               \
+            open_descriptors++;                                                        \
+        return answer;                                                                 \
     }
 
-PASS_ON(CALL_CONNECT, connect, (int descriptor, const spw__socket_address *address),
+PASS_ON(CALL_CONNECT, socket_connect,
+        (int descriptor, const spw__socket_address *address), (descriptor, address))
+PASS_ON(CALL_BIND, socket_bind, (int descriptor, const spw__socket_address *address),
         (descriptor, address))
-PASS_ON(CALL_BIND, bind, (int descriptor, const spw__socket_address *address),
-        (descriptor, address))
-PASS_ON(CALL_LISTEN, listen, (int descriptor, int backlog), (descriptor, backlog))
-PASS_ON(CALL_LOCAL, local, (int descriptor, spw__socket_address *ret_address),
+PASS_ON(CALL_LISTEN, socket_listen, (int descriptor, int backlog),
+        (descriptor, backlog))
+PASS_ON(CALL_LOCAL, socket_local, (int descriptor, spw__socket_address *ret_address),
         (descriptor, ret_address))
-PASS_ON(CALL_SET_REUSE_ADDRESS, set_reuse_address, (int descriptor), (descriptor))
-PASS_ON(CALL_SET_V6_ONLY, set_v6_only, (int descriptor), (descriptor))
-PASS_ON(CALL_SET_NO_DELAY, set_no_delay, (int descriptor), (descriptor))
-PASS_ON(CALL_SET_KEEP_ALIVE, set_keep_alive,
+PASS_ON(CALL_SET_REUSE_ADDRESS, socket_set_reuse_address, (int descriptor),
+        (descriptor))
+PASS_ON(CALL_SET_V6_ONLY, socket_set_v6_only, (int descriptor), (descriptor))
+PASS_ON(CALL_SET_NO_DELAY, socket_set_no_delay, (int descriptor), (descriptor))
+PASS_ON(CALL_SET_KEEP_ALIVE, socket_set_keep_alive,
         (int descriptor, int idle_s, int interval_s, int probes),
         (descriptor, idle_s, interval_s, probes))
-PASS_ON(CALL_SET_USER_TIMEOUT, set_user_timeout, (int descriptor, unsigned timeout_ms),
-        (descriptor, timeout_ms))
-PASS_ON(CALL_SET_CONGESTION, set_congestion, (int descriptor, const char *name),
+PASS_ON(CALL_SET_USER_TIMEOUT, socket_set_user_timeout,
+        (int descriptor, unsigned timeout_ms), (descriptor, timeout_ms))
+PASS_ON(CALL_SET_CONGESTION, socket_set_congestion, (int descriptor, const char *name),
         (descriptor, name))
 
-int __real_spw__socket_open(int family);
-int __wrap_spw__socket_open(int family);
-int __wrap_spw__socket_open(int family)
+PASS_ON(CALL_POLLER_ADD, poller_add,
+        (int poller, int descriptor, unsigned ready, uint64_t tag),
+        (poller, descriptor, ready, tag))
+PASS_ON(CALL_POLLER_REARM, poller_rearm,
+        (int poller, int descriptor, unsigned ready, uint64_t tag),
+        (poller, descriptor, ready, tag))
+PASS_ON(CALL_POLLER_ADD_SIGN, poller_add_sign, (int poller, int sign, uint64_t tag),
+        (poller, sign, tag))
+PASS_ON_OPEN(CALL_OPEN, socket_open, (int family), (family))
+PASS_ON_OPEN(CALL_ACCEPT, socket_accept,
+             (int descriptor, spw__socket_address *ret_peer), (descriptor, ret_peer))
+PASS_ON_OPEN(CALL_POLLER_OPEN, poller_open, (void), ())
+PASS_ON_OPEN(CALL_SIGN_OPEN, sign_open, (void), ())
+
+int __real_spw__poller_wait(int poller, spw__poller_event *ret_event);
+int __wrap_spw__poller_wait(int poller, spw__poller_event *ret_event);
+int __wrap_spw__poller_wait(int poller, spw__poller_event *ret_event)
 {
-    size_t limit;
-    int answer = io_fault_enter(CALL_OPEN, &limit);
-    if (answer == 0)
-        answer = __real_spw__socket_open(family);
-    if (answer >= 0)
-        open_descriptors++;
+    int answer = __real_spw__poller_wait(poller, ret_event);
+    if (faults.after_wait != NULL)
+        faults.after_wait(faults.user);
     return answer;
 }
 
-int __real_spw__socket_accept(int descriptor, spw__socket_address *ret_peer);
-int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer);
-int __wrap_spw__socket_accept(int descriptor, spw__socket_address *ret_peer)
+typedef void *(*thread_function)(void *argument);
+int __real_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
+                          thread_function function, void *argument);
+int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
+                          thread_function function, void *argument);
+int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
+                          thread_function function, void *argument)
 {
     size_t limit;
-    int answer = io_fault_enter(CALL_ACCEPT, &limit);
-    if (answer == 0)
-        answer = __real_spw__socket_accept(descriptor, ret_peer);
-    if (answer >= 0)
-        open_descriptors++;
-    return answer;
+    int answer = io_fault_enter(CALL_START_THREAD, &limit);
+    return answer != 0
+               ? -answer /* it answers an errno as it is */
+               : __real_pthread_create(ret_thread, attributes, function, argument);
+}
+
+void __real_spw__poller_close(int descriptor);
+void __wrap_spw__poller_close(int descriptor);
+void __wrap_spw__poller_close(int descriptor)
+{
+    open_descriptors--;
+    __real_spw__poller_close(descriptor);
 }
 
 void __real_spw__socket_close(int descriptor);

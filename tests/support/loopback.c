@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "payloads.h"
-#include "transport/address.h"
+#include "transport/connection_state.h"
 
 /* Far more than any wait on a loopback takes: reached only when a wake-up is lost. */
 enum { LOST_AFTER_MS = 20000 };
@@ -17,38 +17,53 @@ static void wait_for(struct pollfd *watched, nfds_t count)
         fail_msg("nothing became ready: a wake-up was lost");
 }
 
-static spw_status accept_with(spw_listener *listener,
-                              const spw_connection_options *options,
-                              spw_connection **ret_connection, spw_error *error)
-{
-    spw_status status;
-    do {
-        struct pollfd watched = {spw_listener_descriptor(listener), POLLIN, 0};
-        wait_for(&watched, 1);
-        status = spw_listener_accept(listener, options, ret_connection, error);
-    } while (status == SPW_STATUS_AGAIN);
-    return status;
-}
-
-static spw_connection_options usual_options(void)
+static spw_connection_options default_options(void)
 {
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
     options.user_timeout_ms = 30000;
     return options;
 }
 
-spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
-                           spw_error *error)
+spw_status loopback_accept(spw_listener *listener,
+                           const spw_connection_options *options,
+                           spw_connection **ret_connection, spw_error *error)
 {
-    spw_connection_options options = usual_options();
-    return accept_with(listener, &options, ret_connection, error);
+    spw_connection_options usual = default_options();
+    spw_status status;
+    do {
+        struct pollfd watched = {spw_listener_descriptor(listener), POLLIN, 0};
+        wait_for(&watched, 1);
+        status = spw_listener_accept(listener, options != NULL ? options : &usual,
+                                     ret_connection, error);
+    } while (status == SPW_STATUS_AGAIN);
+    return status;
+}
+
+static spw_status connect_both(spw_context *context, const char *host,
+                               const spw_connection_options *options, loopback *pair,
+                               spw_error *error)
+{
+    spw_status status =
+        spw_listener_start(context, host, 0, 16, &pair->listener, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    uint16_t port;
+    spw_listener_local(pair->listener, &host, &port);
+    status = spw_connection_connect(context, host, port, options, &pair->client, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = loopback_accept(pair->listener, options, &pair->server, error);
+    while (status == SPW_STATUS_OK && spw_connection_is_connecting(pair->client))
+        status = loopback_step(pair->client, NULL, error);
+    return status;
 }
 
 spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
                          spw_error *error)
 {
-    spw_connection_options options = usual_options();
-    return loopback_open_with(context, host, &options, ret_pair, error);
+    spw_connection_options options = default_options();
+    *ret_pair = (loopback){0};
+    return connect_both(context, host, &options, ret_pair, error);
 }
 
 spw_status loopback_open_with(spw_context *context, const char *host,
@@ -56,20 +71,24 @@ spw_status loopback_open_with(spw_context *context, const char *host,
                               spw_error *error)
 {
     *ret_pair = (loopback){0};
-    spw_status status =
-        spw_listener_start(context, host, 0, 16, &ret_pair->listener, error);
+    return connect_both(context, host, options, ret_pair, error);
+}
+
+spw_status loopback_open_away(spw_context *context, unsigned threads,
+                              uint64_t inline_bytes, loopback *ret_pair,
+                              spw_error *error)
+{
+    *ret_pair = (loopback){0};
+    spw_status status = spw_reactor_create(context, threads, &ret_pair->reactor, error);
+    if (status == SPW_STATUS_OK)
+        status =
+            spw_completions_create(ret_pair->reactor, &ret_pair->completions, error);
     if (status != SPW_STATUS_OK)
         return status;
-    uint16_t port;
-    spw_listener_local(ret_pair->listener, &host, &port);
-    status =
-        spw_connection_connect(context, host, port, options, &ret_pair->client, error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    status = accept_with(ret_pair->listener, options, &ret_pair->server, error);
-    while (status == SPW_STATUS_OK && spw_connection_is_connecting(ret_pair->client))
-        status = loopback_step(ret_pair->client, NULL, error);
-    return status;
+    spw_connection_options options = default_options();
+    options.completions = ret_pair->completions;
+    options.inline_bytes = inline_bytes;
+    return connect_both(context, "127.0.0.1", &options, ret_pair, error);
 }
 
 void loopback_close(loopback *pair)
@@ -77,6 +96,8 @@ void loopback_close(loopback *pair)
     spw_connection_free(pair->client);
     spw_connection_free(pair->server);
     spw_listener_free(pair->listener);
+    spw_completions_free(pair->completions);
+    spw_reactor_free(pair->reactor);
     *pair = (loopback){0};
 }
 
@@ -85,7 +106,8 @@ static struct pollfd watch(const spw_connection *connection)
     struct pollfd watched = {-1, 0, 0};
     if (connection == NULL || !spw_connection_is_open(connection))
         return watched;
-    unsigned interest = spw_connection_interest(connection);
+    unsigned interest =
+        spw_connection_interest(connection) & ~(unsigned)SPW_INTEREST_COMPLETION;
     if (interest == 0)
         return watched; /* poll would report a hang-up all the same */
     watched.fd = spw_connection_descriptor(connection);
@@ -111,13 +133,33 @@ static spw_status act(spw_connection *connection, const struct pollfd *watched,
     return status;
 }
 
+static struct pollfd watch_completions(const spw_connection *connection)
+{
+    if (connection == NULL || connection->completions == NULL)
+        return (struct pollfd){-1, 0, 0};
+    return (struct pollfd){spw_completions_descriptor(connection->completions), POLLIN,
+                           0};
+}
+
+static void take_back(const spw_connection *connection, const struct pollfd *watched)
+{
+    spw_connection *back;
+    if (watched->fd < 0 || watched->revents == 0)
+        return;
+    while ((back = spw_completions_next(connection->completions)) != NULL)
+        spw_connection_reap(back);
+}
+
 spw_status loopback_step(spw_connection *one, spw_connection *other, spw_error *error)
 {
-    struct pollfd watched[2] = {watch(one), watch(other)};
-    wait_for(watched, 2);
+    struct pollfd watched[4] = {watch(one), watch(other), watch_completions(one),
+                                watch_completions(other)};
+    wait_for(watched, 4);
     spw_status status = act(one, &watched[0], error);
     if (status == SPW_STATUS_OK)
         status = act(other, &watched[1], error);
+    take_back(one, &watched[2]);
+    take_back(other, &watched[3]);
     return status;
 }
 
@@ -174,9 +216,9 @@ spw_status loopback_receive_made(torture *t, spw_connection *receiver,
     return status;
 }
 
-raw_pair raw_pair_open(spw_context *context)
+static raw_pair open_raw(spw_context *context, const spw_connection_options *options)
 {
-    raw_pair pair;
+    raw_pair pair = {0};
     const char *host;
     uint16_t port;
     spw__socket_address address;
@@ -186,7 +228,25 @@ raw_pair raw_pair_open(spw_context *context)
     pair.raw = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(pair.raw >= 0);
     assert_int_equal(connect(pair.raw, &address.any, address.size), 0);
-    assert_ok(loopback_accept(pair.listener, &pair.ours, NULL));
+    assert_ok(loopback_accept(pair.listener, options, &pair.ours, NULL));
+    return pair;
+}
+
+raw_pair raw_pair_open(spw_context *context)
+{
+    return open_raw(context, NULL);
+}
+
+raw_pair raw_pair_open_away(spw_context *context, uint64_t inline_bytes)
+{
+    spw_connection_options options = default_options();
+    spw_reactor *reactor;
+    assert_ok(spw_reactor_create(context, 0, &reactor, NULL));
+    assert_ok(spw_completions_create(reactor, &options.completions, NULL));
+    options.inline_bytes = inline_bytes;
+    raw_pair pair = open_raw(context, &options);
+    pair.reactor = reactor;
+    pair.completions = options.completions;
     return pair;
 }
 
@@ -195,6 +255,8 @@ void raw_pair_close(raw_pair *pair)
     raw_pair_close_peer(pair);
     spw_connection_free(pair->ours);
     spw_listener_free(pair->listener);
+    spw_completions_free(pair->completions);
+    spw_reactor_free(pair->reactor);
 }
 
 void raw_pair_send(const raw_pair *pair, const void *data, size_t size)

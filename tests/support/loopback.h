@@ -4,29 +4,39 @@
 #define SPW_TESTS_LOOPBACK_H
 
 #include "spillway/listener.h"
+#include "spillway/reactor.h"
 #include "torture.h"
 
 typedef struct loopback {
     spw_listener *listener;
     spw_connection *client, *server;
+    spw_reactor *reactor;         /* NULL: without threads */
+    spw_completions *completions; /* of both ends */
 } loopback;
 
 /* On failure, too, close it afterwards. */
 spw_status loopback_open(spw_context *context, const char *host, loopback *ret_pair,
                          spw_error *error);
+/* The same with other options. */
 spw_status loopback_open_with(spw_context *context, const char *host,
                               const spw_connection_options *options, loopback *ret_pair,
+                              spw_error *error);
+/* The same with threads (0: the default) for what is more than inline_bytes. */
+spw_status loopback_open_away(spw_context *context, unsigned threads,
+                              uint64_t inline_bytes, loopback *ret_pair,
                               spw_error *error);
 void loopback_close(loopback *pair);
 /* Whether this machine has IPv6 at all. */
 bool loopback_has_ipv6(void);
 
 /* Wait for a connection and accept it. */
-spw_status loopback_accept(spw_listener *listener, spw_connection **ret_connection,
-                           spw_error *error);
+spw_status loopback_accept(spw_listener *listener,
+                           const spw_connection_options *options,
+                           spw_connection **ret_connection, spw_error *error);
 /* Wait until one of two connections (either may be NULL) is ready, and let it read or
- * write. Fails the test when neither gets ready: a wake-up was lost.
- * Returns: what on_writable answers. */
+ * write; or until something is among their completions, and take that back. Fails the
+ * test when neither gets ready: a wake-up was lost. Returns: what on_writable answers.
+ */
 spw_status loopback_step(spw_connection *one, spw_connection *other, spw_error *error);
 /* Step until receiver has a message. Errors: those of either. */
 spw_status loopback_receive(spw_connection *receiver, spw_connection *other,
@@ -44,9 +54,13 @@ typedef struct raw_pair {
     spw_listener *listener;
     int raw; /* -1 once closed */
     spw_connection *ours;
+    spw_reactor *reactor; /* NULL: without threads */
+    spw_completions *completions;
 } raw_pair;
 
 raw_pair raw_pair_open(spw_context *context);
+/* The same with threads for what is more than inline_bytes. */
+raw_pair raw_pair_open_away(spw_context *context, uint64_t inline_bytes);
 void raw_pair_close(raw_pair *pair);
 void raw_pair_send(const raw_pair *pair, const void *data, size_t size);
 /* Close the raw end, in order or so that ours sees a reset. */

@@ -12,13 +12,27 @@ void spw__connection_init_directions(spw_connection *connection)
         (spw__task){.step = spw__connection_receive_step, .subject = connection};
     watch->writing =
         (spw__task){.step = spw__connection_send_step, .subject = connection};
-    connection->receiving = (direction){.task = &watch->reading};
-    connection->sending = (direction){.task = &watch->writing};
+    connection->receiving = (direction){.watch = watch, .task = &watch->reading};
+    connection->sending = (direction){.watch = watch, .task = &watch->writing};
 }
 
 bool spw_connection_is_inline(const spw_connection *connection, uint64_t bytes)
 {
     return connection->completions == NULL || bytes <= connection->inline_bytes;
+}
+
+bool spw__connection_go_by(spw_connection *connection, direction *way,
+                           spw__watch *watch, spw__task *task, int descriptor,
+                           unsigned wants)
+{
+    way->watch = watch;
+    way->task = task;
+    way->is_away = true;
+    way->fault.status = SPW_STATUS_OK;
+    if (spw__task_arm(connection->completions, watch, descriptor, task, wants))
+        return true;
+    way->is_away = false;
+    return false;
 }
 
 bool spw__connection_send_away(spw_connection *connection, direction *way,
@@ -27,15 +41,11 @@ bool spw__connection_send_away(spw_connection *connection, direction *way,
     if (spw_connection_is_inline(connection, bytes) ||
         connection->phase != CONNECTION_OPEN)
         return false;
+    spw__watch *watch = &connection->watch;
     bool is_sending = way == &connection->sending;
-    way->is_away = true;
-    way->fault.status = SPW_STATUS_OK;
-    if (spw__task_arm(connection->completions, &connection->watch,
-                      connection->stream.descriptor, way->task,
-                      is_sending ? SPW__STEP_WRITE : SPW__STEP_READ))
-        return true;
-    way->is_away = false;
-    return false;
+    return spw__connection_go_by(
+        connection, way, watch, is_sending ? &watch->writing : &watch->reading,
+        connection->stream.descriptor, is_sending ? SPW__STEP_WRITE : SPW__STEP_READ);
 }
 
 /* The process was forked while a thread of the parent worked on this: what there is of
@@ -46,6 +56,9 @@ static void abandon(spw_connection *connection, direction *lost)
         connection->reader = NULL;
         connection->ready = NULL;
         connection->ahead = (read_ahead){0};
+        spw__connection_abandon_receiver(connection);
+    } else if (lost == &connection->announcing) {
+        spw__connection_abandon_sender(connection);
     } else {
         spw__send_queue_init(&connection->queue,
                              spw_context_budget(connection->context));
@@ -71,7 +84,7 @@ void spw__connection_call_home(spw_connection *connection, direction *way)
 {
     if (!way->is_away)
         return;
-    if (!spw__task_recall(&connection->watch, way->task))
+    if (!spw__task_recall(way->watch, way->task))
         abandon(connection, way);
     arrive(connection, way);
 }
@@ -82,7 +95,11 @@ spw_connection *spw_completions_next(spw_completions *completions)
     if (task == NULL)
         return NULL;
     spw_connection *connection = task->subject;
-    arrive(connection, task == connection->receiving.task ? &connection->receiving
-                                                          : &connection->sending);
+    if (task == connection->receiving.task)
+        arrive(connection, &connection->receiving);
+    else if (task == connection->sending.task)
+        arrive(connection, &connection->sending);
+    else
+        arrive(connection, &connection->announcing);
     return connection;
 }

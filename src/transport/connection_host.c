@@ -12,6 +12,8 @@
 /* One call brings so much: a few milliseconds, as long as the owner waits for a
  * direction that it calls home. */
 static const size_t FETCH_BYTES = (size_t)16 << 20;
+/* Of one body on the owner's thread: 0.2 to 0.4 ms. */
+static const uint64_t INLINE_BYTES = (uint64_t)2 << 20;
 
 typedef struct spw__connection_host {
     /* Of the owner. */
@@ -195,6 +197,18 @@ spw_status spw__connection_go_fetch(spw_connection *connection, spw_error *error
                           connection->peer_host);
 }
 
+bool spw__connection_may_fetch(const spw_connection *connection)
+{
+    const spw__connection_host *host = connection->host;
+    spw__remote_range range;
+    if (connection->receiving.is_away)
+        return true;
+    return host->receiver != NULL &&
+           spw__host_receiver_way(host->receiver) == SPW__HOST_BY_ADDRESS &&
+           spw__message_reader_remote(connection->reader, &range) &&
+           range.size <= INLINE_BYTES;
+}
+
 static uint64_t bytes_by(const spw__connection_host *host, spw__host_way way)
 {
     return spw__host_receiver_bytes(host->receiver, way);
@@ -210,14 +224,16 @@ spw_status spw__connection_fetch(spw_connection *connection, spw_error *error)
                 {SPW__HOST_BY_STREAM, SPW__FIGURE_HOST_BYTES_BY_STREAM}};
     spw__connection_host *host = connection->host;
     spw__host_helper helper = {start_half, join_half, connection};
+    bool is_away = connection->receiving.is_away;
     if (host->receiver == NULL)
         return tell_stranger(connection, error);
     uint64_t before[sizeof WAYS / sizeof WAYS[0]];
     for (size_t i = 0; i < sizeof WAYS / sizeof WAYS[0]; i++)
         before[i] = bytes_by(host, WAYS[i].way);
     spw__host_way way = spw__host_receiver_way(host->receiver);
-    spw_status status = spw__host_receiver_fetch(host->receiver, connection->reader,
-                                                 FETCH_BYTES, &helper, error);
+    spw_status status =
+        spw__host_receiver_fetch(host->receiver, connection->reader, FETCH_BYTES,
+                                 is_away ? &helper : NULL, error);
     host->is_waiting = status == SPW_STATUS_AGAIN;
     for (size_t i = 0; i < sizeof WAYS / sizeof WAYS[0]; i++) {
         uint64_t brought = bytes_by(host, WAYS[i].way) - before[i];

@@ -47,6 +47,9 @@ spw_status spw__connection_go_fetch(spw_connection *connection, spw_error *error
 /* Whether the message under way waits for a body that does not come in the stream. Of
  * receiving. */
 bool spw__connection_is_remote(const spw_connection *connection);
+/* Whether who has receiving now may do it: on the owner's thread only what takes less
+ * time than to go to another and back. */
+bool spw__connection_may_fetch(const spw_connection *connection);
 /* Bring some of it. Of receiving. Errors: AGAIN, why the connection has to end. */
 spw_status spw__connection_fetch(spw_connection *connection, spw_error *error);
 /* Receiving is away and there are no news. Returns: what it waits for. */

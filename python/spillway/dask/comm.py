@@ -299,6 +299,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        bridge_of(self._loop)  # what is wrong with it shows here, not at each peer
         addresses = await _passive_addresses(self.ip, self.port)
         backlog = int(dask.config.get("distributed.comm.socket-backlog"))
         for attempt in range(BIND_ATTEMPTS):

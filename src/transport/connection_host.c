@@ -108,8 +108,13 @@ static void go_and_meet(spw_connection *connection)
                                 "no thread can hear what the peer says");
     }
     host->is_refused = status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN;
-    if (host->is_refused)
-        spw__meetings_tell(host->meetings, &why);
+    if (!host->is_refused)
+        return;
+    /* The same reason for every peer of which it is true. */
+    if (why.os_errno != 0)
+        (void)spw__error_set(&why, status, why.os_errno,
+                             "the peer's place to meet cannot be reached");
+    spw__meetings_tell(host->meetings, &why);
 }
 
 /* Whether a thread is to be asked for the sender. */

@@ -72,6 +72,8 @@ static void abandon(spw_connection *connection, direction *lost)
 static void arrive(spw_connection *connection, direction *way)
 {
     way->is_away = false;
+    if (way == &connection->receiving)
+        spw__connection_say_rest(connection);
     if (way->fault.status == SPW_STATUS_OK)
         return;
     if (way == &connection->receiving)

@@ -175,16 +175,17 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
             is_remote ? fetch_once(connection, error) : read_once(connection, error);
         if (status != SPW_STATUS_OK)
             return status;
-        if (spw__connection_is_remote(connection) && !is_recalled(connection))
-            continue;
-        /* In the middle of a large body more arrives while this is copied, and to ask
-         * in vain costs less than a turn of the owner's loop. */
         uint64_t lacks = missing(connection);
-        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
-            break;
         if (lacks < before && before - lacks >= RECEIVE_TURN_BYTES)
             break;
         if (is_recalled(connection))
+            break;
+        /* In the middle of a large body more arrives while this is copied, and to ask
+         * in vain costs less than a turn of the owner's loop. What does not come in
+         * the stream is there. */
+        if (spw__connection_is_remote(connection))
+            continue;
+        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
             break;
         if (!connection->receiving.is_away &&
             !spw_connection_is_inline(connection, lacks))
@@ -246,6 +247,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
            spw__connection_is_remote(connection) &&
            spw__connection_may_fetch(connection))
         status = fetch_once(connection, &why);
+    spw__connection_say_rest(connection);
     /* The last read was filled to the brim: most likely there is more. */
     if (connection->ready == NULL && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&

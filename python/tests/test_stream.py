@@ -22,7 +22,6 @@ from spillway.dask.stream import COMPLETION, READ, WRITE, open_stream, resolve
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
-
 @contextlib.asynccontextmanager
 async def streams():
     """A stream of ours and the plain socket that it has connected to."""

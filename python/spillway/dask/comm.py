@@ -23,6 +23,7 @@ from spillway import _native
 from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 

@@ -33,7 +33,12 @@ from comm_pairs import (
 from message_shapes import MIB
 from spillway import _native, stats
 from spillway.dask.comm import SpillwayBackend
-from spillway.dask.loop_bridge import THREADS_KEY, bridge_of, configured_threads
+from spillway.dask.loop_bridge import (
+    MOST_THREADS,
+    THREADS_KEY,
+    bridge_of,
+    configured_threads,
+)
 from thread_scripts import both_ways, threads_of_process
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left", "threads_are_on")
@@ -57,6 +62,12 @@ def threads_are_on():
 def test_values_of_the_configuration(value, threads):
     with dask.config.set({THREADS_KEY: value}):
         assert configured_threads() == threads
+
+
+def test_the_limit_is_the_librarys():
+    _native.Completions(MOST_THREADS)
+    with pytest.raises(ValueError, match=r"from 0 to 64, not 65"):
+        _native.Completions(MOST_THREADS + 1)
 
 
 def test_the_default_is_auto(monkeypatch):

@@ -140,9 +140,7 @@ void spw__connection_stop_reading(spw_connection *connection)
 {
     spw__message_reader_free(connection->reader);
     connection->reader = NULL;
-    spw__release(connection->context, connection->ahead.data, SPW__READ_AHEAD_BYTES,
-                 _Alignof(max_align_t));
-    connection->ahead = (read_ahead){0};
+    spw__connection_drop_ahead(connection);
 }
 
 void spw__connection_end(spw_connection *connection, const spw_error *why)

@@ -24,6 +24,44 @@ static bool has_read_ahead(const spw_connection *connection)
     return connection->ahead.start < connection->ahead.end;
 }
 
+void spw__connection_drop_ahead(spw_connection *connection)
+{
+    spw__release(connection->context, connection->ahead.data,
+                 connection->ahead.capacity, _Alignof(max_align_t));
+    connection->ahead = (read_ahead){0};
+}
+
+/* Have memory to read ahead: more of it once what there was has been filled, unless
+ * what follows is a body that is read to its place. Only when nothing is read ahead.
+ * Returns: false when there is none. */
+static bool prepare_ahead(spw_connection *connection)
+{
+    read_ahead *ahead = &connection->ahead;
+    size_t capacity = SPW__READ_AHEAD_LEAST, direct;
+    if (ahead->data != NULL) {
+        if (connection->is_drained || ahead->capacity == SPW__READ_AHEAD_MOST)
+            return true;
+        (void)spw__message_reader_direct(connection->reader, &direct);
+        if (direct >= DIRECT_FROM_BYTES)
+            return true;
+        capacity = SPW__READ_AHEAD_MOST;
+    }
+    char *data = spw__allocate(connection->context, capacity, _Alignof(max_align_t));
+    if (data == NULL)
+        return false;
+    spw__connection_drop_ahead(connection);
+    *ahead = (read_ahead){.data = data, .capacity = capacity};
+    return true;
+}
+
+/* Nothing is under way: what a burst needed is not kept until the next. */
+static void give_back_ahead(spw_connection *connection)
+{
+    if (connection->ahead.capacity > SPW__READ_AHEAD_LEAST &&
+        spw__message_reader_is_idle(connection->reader))
+        spw__connection_drop_ahead(connection);
+}
+
 static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
@@ -74,8 +112,9 @@ static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
         given = size < DIRECT_MAX_BYTES ? size : DIRECT_MAX_BYTES;
         pieces[count++] = (struct iovec){direct, given};
     }
-    pieces[count++] = (struct iovec){connection->ahead.data, SPW__READ_AHEAD_BYTES};
-    *ret_given = given + SPW__READ_AHEAD_BYTES;
+    const read_ahead *ahead = &connection->ahead;
+    pieces[count++] = (struct iovec){ahead->data, ahead->capacity};
+    *ret_given = given + ahead->capacity;
     return count;
 }
 
@@ -84,10 +123,7 @@ static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
 static spw_status read_once(spw_connection *connection, spw_error *error)
 {
     read_ahead *ahead = &connection->ahead;
-    if (ahead->data == NULL)
-        ahead->data = spw__allocate(connection->context, SPW__READ_AHEAD_BYTES,
-                                    _Alignof(max_align_t));
-    if (ahead->data == NULL)
+    if (!prepare_ahead(connection))
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory to receive from %s", connection->peer_host);
     struct iovec pieces[2];
@@ -101,7 +137,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
-    size_t direct = given - SPW__READ_AHEAD_BYTES;
+    size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
     ahead->start = 0;
@@ -273,6 +309,8 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         return spw__connection_tell_end(connection, error);
     }
     connection->is_wanted = true;
+    if (!connection->receiving.is_away)
+        give_back_ahead(connection);
     return SPW_STATUS_AGAIN;
 }
 

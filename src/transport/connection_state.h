@@ -21,7 +21,8 @@ typedef enum connection_phase {
 
 /* What has been read from the socket and not yet parsed. */
 typedef struct read_ahead {
-    char *data; /* SPW__READ_AHEAD_BYTES once the first byte is read, else NULL */
+    char *data;      /* NULL until something is read */
+    size_t capacity; /* of data: SPW__READ_AHEAD_..., 0 without */
     size_t start, end;
 } read_ahead;
 
@@ -69,8 +70,9 @@ struct spw_connection {
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };
 
-/* 64 KiB take a burst of small messages in one call and stay in the cache. */
-enum { SPW__READ_AHEAD_BYTES = 64 * 1024 };
+/* 64 KiB take a burst of small messages in one call and stay in the cache. A connection
+ * on which little arrives makes do with less, for there may be thousands of them. */
+enum { SPW__READ_AHEAD_LEAST = 8 * 1024, SPW__READ_AHEAD_MOST = 64 * 1024 };
 
 /* Make an open connection of an accepted descriptor.
  * Takes: descriptor, on success only. Errors: NO_MEMORY, INVALID_ARGUMENT. */
@@ -91,6 +93,8 @@ spw_status spw__connection_tell_end(const spw_connection *connection, spw_error 
 void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+/* Drop what was read ahead, and its memory. */
+void spw__connection_drop_ahead(spw_connection *connection);
 
 /* Going away, connection_away.c. */
 

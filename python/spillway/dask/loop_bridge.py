@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spillway.dask.stream import Stream
 
 THREADS_KEY = "spillway.comm.threads"
+MOST_THREADS = 64  # that the library takes, SPW_REACTOR_THREADS_MAX
 
 # Weak on both sides: a bridge knows streams, and they know the loop, which would thus
 # be kept for ever when it is closed in the middle of a transfer. A bridge is kept by
@@ -41,10 +42,10 @@ def configured_threads() -> int | None:
     value = dask.config.get(THREADS_KEY, "auto")
     if value == "auto":
         return 0
-    if type(value) is not int or not 0 <= value <= _native.MOST_THREADS:
+    if type(value) is not int or not 0 <= value <= MOST_THREADS:
         raise ValueError(
             f'{THREADS_KEY} must be "auto" or a number of threads up to '
-            f"{_native.MOST_THREADS}, 0 for none, not {value!r}"
+            f"{MOST_THREADS}, 0 for none, not {value!r}"
         )
     return value or None
 

@@ -70,11 +70,6 @@ def test_wrong_arguments(arguments):
         _native.Completions(*arguments)
 
 
-def test_the_most_threads():
-    assert _native.MOST_THREADS == 64
-    _native.Completions(_native.MOST_THREADS)
-
-
 def test_a_connection_takes_completions_only():
     with pytest.raises(TypeError):
         _native.Connection.connect("127.0.0.1", 1, TIMEOUT_MS, completions=3)

@@ -159,6 +159,43 @@ async def test_an_end_leaves_no_watch_behind_when_a_forked_child_holds_the_socke
             os.waitpid(child, 0)
 
 
+def arrives(stream, event):
+    """Wait for something at the socket, while the loop stands still."""
+    poll = select.poll()
+    poll.register(stream._fd, event)
+    assert poll.poll(TIMEOUT_MS)
+
+
+async def test_a_message_right_behind_another_is_received_in_the_same_turn():
+    async with streams() as (stream, peer):
+        peer.socket.sendall(wire_oracle.write([b"one"]))
+        arrives(stream, select.POLLIN)
+        stream._on_readable()
+        assert stream.receive() == [b"one"]
+        assert stream.receive() is None
+        peer.socket.sendall(wire_oracle.write([b"two"]))
+        arrives(stream, select.POLLIN)
+        with pytest.raises(StopIteration) as ended:
+            stream.wait_message().send(None)
+        assert ended.value.value == [b"two"]
+        assert watched(stream) == READ
+
+
+async def test_an_end_right_behind_a_message_is_met_in_the_same_turn():
+    """A read that the message filled has not met it."""
+    async with streams() as (stream, peer):
+        peer.socket.sendall(wire_oracle.write([b"last"]))
+        peer.close()
+        arrives(stream, select.POLLRDHUP)
+        stream._on_readable()
+        assert stream.receive() == [b"last"]
+        assert stream.receive() is None
+        with pytest.raises(_native.SpillwayError) as raised:
+            stream.wait_message().send(None)
+        assert raised.value.status == "PEER_CLOSED"
+        assert watched(stream) == 0
+
+
 async def test_only_one_waits_for_a_message():
     async with streams() as (stream, _):
         waiting = asyncio.ensure_future(stream.wait_message())

@@ -43,6 +43,7 @@ class Stream:
         "_fd",
         "_flusher",
         "_loop",
+        "_may_go_on",
         "_reader",
         "_trimmer",
         "_watched",
@@ -58,6 +59,8 @@ class Stream:
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
+        # Whether we took a message and have sent nothing since: the peer may go on.
+        self._may_go_on = False
         self._reader: asyncio.Future | None = None
         self._flusher: asyncio.Future | None = None
         self._watch()
@@ -186,6 +189,7 @@ class Stream:
 
     def send(self, frames: list) -> int:
         """Queue a message; returns its bytes on the wire."""
+        self._may_go_on = False
         try:
             return self._connection.send(frames)
         finally:
@@ -198,6 +202,7 @@ class Stream:
         finally:
             self._watch()
         if frames is not None:
+            self._may_go_on = True
             self._trimmer.watch()
         return frames
 
@@ -205,6 +210,15 @@ class Stream:
         """The next message, after `receive` has answered None."""
         if self._reader is not None:
             raise RuntimeError(f"{self!r} is already being read")
+        if self._may_go_on:
+            # What has come right behind the last message may be the end. Dask's own TCP
+            # meets it in this turn of the loop; met in the next one, it let a client
+            # ask a dead scheduler for a result that was lost. In a dialogue, where we
+            # have sent something since, to look would be 3 us a round trip for nothing.
+            self._on_readable()
+            frames = self.receive()
+            if frames is not None:
+                return frames
         while True:
             self._reader = self._loop.create_future()
             try:

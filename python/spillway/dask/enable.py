@@ -10,7 +10,10 @@ from spillway import in_force
 from spillway.dask import (
     hook_client_check,
     hook_config,
+    hook_idle_memory,
+    hook_malloc,
     hook_memory_limit,
+    hook_nanny_environ,
     hook_preloads,
     hook_transport,
     hook_worker_info,
@@ -21,18 +24,24 @@ from spillway.dask import (
 
 logger = logging.getLogger("spillway")
 
-_PROCESS_HOOKS: tuple[ModuleType, ...] = (hook_transport, hook_config, hook_preloads)
+_PROCESS_HOOKS: tuple[ModuleType, ...] = (
+    hook_transport,
+    hook_config,
+    hook_malloc,
+    hook_preloads,
+)
 """Installed by enable()."""
 
 _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
-    "worker": (hook_worker_info, hook_memory_limit),
+    "nanny": (hook_nanny_environ,),
+    "worker": (hook_worker_info, hook_memory_limit, hook_idle_memory),
     "client": (hook_client_check,),
 }
-"""By role. Installed on each worker and client, when our preload meets it."""
+"""By role. Installed on each of them, when our preload meets it."""
 
 _lock = threading.RLock()
 _entered: dict[Any, list[ModuleType]] = {}
-"""The workers and clients of this process, each with the hooks that it has."""
+"""The nannies, workers and clients of this process, each with the hooks that it has."""
 
 
 def enable() -> None:
@@ -82,7 +91,7 @@ def disable() -> None:
 
 
 async def enter(server: Any, role: str) -> None:
-    """Install the hooks that a worker or client gets for itself, if it gets any."""
+    """Install the hooks that a nanny, worker or client gets for itself."""
     with _lock:
         if server in _entered:
             return

@@ -182,6 +182,31 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         Relies("dask.config:get", takes=("key",)),
         Relies("dask.config:set", takes=("arg",)),
     ),
+    "malloc": (
+        Relies("dask.config:get", takes=("key",)),
+        Relies("dask.config:set", takes=("arg",)),
+        _is("distributed.config:defaults", "dict"),
+        _is("distributed.nanny:_get_env_variables", "(config_key)"),
+    ),
+    "nanny_environ": (
+        # A nanny has attributes of these names, from which it makes its process.
+        Relies("distributed.nanny:WorkerProcess", takes=("pre_spawn_env", "env")),
+        _is("distributed.nanny:Nanny.instantiate", "async (self)"),
+    ),
+    "idle_memory": (
+        _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
+        _is("distributed.worker_state_machine:WorkerState.all_running_tasks"),
+        # It has an attribute transition_counter, which counts towards this limit.
+        Relies(
+            "distributed.worker_state_machine:WorkerState",
+            takes=("transition_counter_max",),
+        ),
+        # It acts on what that method says, at the shares that are its attributes.
+        _is(
+            "distributed.worker_memory:WorkerMemoryManager._maybe_spill",
+            "async (self, worker, memory)",
+        ),
+    ),
     # The four that call process_preloads must find it in its module to meet ours.
     "preloads": (
         _is("distributed.preloading:process_preloads", _PROCESS_PRELOADS),

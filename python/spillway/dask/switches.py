@@ -9,8 +9,11 @@ VARIABLE = "SPILLWAY_DISABLE"
 
 ALL = "all"
 TRANSPORT = "transport"
+MALLOC = "malloc"
 
-_LATER = {"same_host", "store", "shuffle", "malloc", "offload", "values", "merge"}
+_PARTS = (TRANSPORT, MALLOC)
+
+_LATER = {"same_host", "store", "shuffle", "offload", "values", "merge"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 
@@ -18,14 +21,14 @@ versions differ, so this one accepts their names, and has nothing to switch off.
 def read() -> frozenset[str]:
     """The names in SPILLWAY_DISABLE. One warning says which of them mean nothing."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
-    unknown = names - {ALL, TRANSPORT} - _LATER
+    unknown = names - {ALL, *_PARTS} - _LATER
     if unknown:
         logger.warning(
             "%s has unknown names, which switch nothing off: %s. It takes a "
             "comma-separated list of: %s",
             VARIABLE,
             ", ".join(sorted(unknown)),
-            ", ".join([ALL, TRANSPORT, *sorted(_LATER)]),
+            ", ".join([ALL, *_PARTS, *sorted(_LATER)]),
         )
     return frozenset(names - unknown)
 

@@ -3,6 +3,8 @@
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
+#include <stdatomic.h>
+
 #include "framing/message_reader.h"
 #include "spillway/connection.h"
 #include "transport/address.h"
@@ -36,6 +38,7 @@ struct spw_connection {
     spw_payload *ready;
     read_ahead ahead;
     spw_error end;
+    atomic_uint_least64_t offload_bytes; /* any thread; see connection_offload.c */
     uint16_t local_port, peer_port;
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };

@@ -6,7 +6,7 @@ is apart from both so that stats() needs neither Dask nor the C library.
 
 ON = "on"
 
-PARTS = ("transport", "malloc")
+PARTS = ("transport", "malloc", "offload")
 """What can be on or off. Each is the name of the hook that makes it work."""
 
 hooks: dict[str, str] = {}

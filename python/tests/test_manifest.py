@@ -20,6 +20,8 @@ OBJECTS = [
 OWN_OBJECT = {
     "transport": "distributed.comm.tcp:BaseTCPBackend.get_listener",
     "config": "dask.config:set",
+    "offload": "distributed.protocol.compression:maybe_compress",
+    "scheduler_offload": "distributed.core:ConnectionPool",
     "malloc": "distributed.nanny:_get_env_variables",
     "nanny_environ": "distributed.nanny:Nanny.instantiate",
     "idle_memory": "distributed.system_monitor:SystemMonitor.get_process_memory",

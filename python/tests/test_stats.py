@@ -36,6 +36,7 @@ def test_has_every_figure_in_plain_types():
         "messages",
         "bytes",
         "copies",
+        "offload",
         "connections",
         "regions",
         "budget",
@@ -44,6 +45,8 @@ def test_has_every_figure_in_plain_types():
     assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
     assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
     assert set(got["connections"]) == {"opened", "closed", "failed"}
+    assert set(got["offload"]) == {"encoded", "decoded"}
+    assert set(got["offload"]["encoded"]) == {"inline", "offloaded"}
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -14,7 +14,9 @@ from spillway.dask import (
     hook_malloc,
     hook_memory_limit,
     hook_nanny_environ,
+    hook_offload,
     hook_preloads,
+    hook_scheduler_offload,
     hook_transport,
     hook_worker_info,
     manifest,
@@ -26,6 +28,7 @@ logger = logging.getLogger("spillway")
 
 _PROCESS_HOOKS: tuple[ModuleType, ...] = (
     hook_transport,
+    hook_offload,
     hook_config,
     hook_malloc,
     hook_preloads,
@@ -33,6 +36,7 @@ _PROCESS_HOOKS: tuple[ModuleType, ...] = (
 """Installed by enable()."""
 
 _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
+    "scheduler": (hook_scheduler_offload,),
     "nanny": (hook_nanny_environ,),
     "worker": (hook_worker_info, hook_memory_limit, hook_idle_memory),
     "client": (hook_client_check,),
@@ -41,7 +45,7 @@ _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
 
 _lock = threading.RLock()
 _entered: dict[Any, list[ModuleType]] = {}
-"""The nannies, workers and clients of this process, each with the hooks that it has."""
+"""What Dask runs in this process, each with the hooks that it has."""
 
 
 def enable() -> None:
@@ -91,7 +95,7 @@ def disable() -> None:
 
 
 async def enter(server: Any, role: str) -> None:
-    """Install the hooks that a nanny, worker or client gets for itself."""
+    """Install the hooks that a scheduler, nanny, worker or client gets for itself."""
     with _lock:
         if server in _entered:
             return

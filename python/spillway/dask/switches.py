@@ -10,10 +10,11 @@ VARIABLE = "SPILLWAY_DISABLE"
 ALL = "all"
 TRANSPORT = "transport"
 MALLOC = "malloc"
+OFFLOAD = "offload"
 
-_PARTS = (TRANSPORT, MALLOC)
+_PARTS = (TRANSPORT, MALLOC, OFFLOAD)
 
-_LATER = {"same_host", "store", "shuffle", "offload", "values", "merge"}
+_LATER = {"same_host", "store", "shuffle", "values", "merge"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 

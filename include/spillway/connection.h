@@ -113,6 +113,14 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *conne
  * messages. Lets the owner decide whether on_readable is worth releasing a lock for. */
 SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connection);
 
+/* From how many bytes on the owner does work on this connection's messages (encoding,
+ * compression, and the reverse) on another thread than the one that drives it; 0, as at
+ * first, for never. The library stores it, so that whoever holds the connection can set
+ * or ask it, and does no such work itself. Thread: any. */
+SPW_EXPORT void spw_connection_set_offload_bytes(spw_connection *connection,
+                                                 uint64_t bytes);
+SPW_EXPORT uint64_t spw_connection_offload_bytes(const spw_connection *connection);
+
 /* Read what is there. OK: call receive again (a message may be whole, or the connection
  * has ended, which receive then reports). AGAIN: not yet.
  * Errors: none beside AGAIN; ends are reported by receive and is_open. */

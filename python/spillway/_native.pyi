@@ -58,6 +58,15 @@ class Connection:
         """Queue a message, send what the socket takes now, and return its bytes on the
         wire. The frames stay referenced until they are sent."""
     def queued_bytes(self) -> int: ...
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that `receive` returned last."""
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop's thread; 0, as at
+        first, for never. Stored for whoever does that work. Any thread."""
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None: ...
     def receive(self) -> list[bytes | memoryview] | None:
         """The next message, or None when it has not arrived whole. Frames up to 64 KiB
         that only the decoder reads (the first one) come as bytes, the others as

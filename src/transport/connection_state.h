@@ -5,6 +5,8 @@
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
+#include <stdatomic.h>
+
 #include "framing/message_reader.h"
 #include "reactor/task.h"
 #include "spillway/connection.h"
@@ -66,6 +68,7 @@ struct spw_connection {
     direction announcing;
     _Atomic(struct spw__connection_host *) host; /* NULL: there is none */
     /* Of the owner. */
+    atomic_uint_least64_t offload_bytes; /* any thread; see connection_offload.c */
     uint16_t local_port, peer_port;
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };

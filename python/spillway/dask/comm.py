@@ -19,11 +19,15 @@ from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
 
-from spillway import _native
+from spillway import _native, offload_counts
+from spillway.dask import hook_offload, offload_setting
 from spillway.dask.connection_settings import connection_settings
-from spillway.dask.decode import decode
+from spillway.dask.decode import decode, loads
+from spillway.dask.decode_cost import decode_bytes
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
 from spillway.dask.loop_bridge import bridge_of
+from spillway.dask.offload_threads import in_thread
+from spillway.dask.outgoing_message import OutgoingMessage
 from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
@@ -67,10 +71,14 @@ class SpillwayComm(Comm):
         local_addr: str,
         peer_addr: str,
         deserialize: bool = True,
+        offload_bytes: int = offload_setting.AUTO_BYTES,
         *,
         is_maker: bool = False,
     ) -> None:
         self._stream = stream
+        self._has_policy = hook_offload.is_in_force()
+        self._turn: asyncio.Future | None = None
+        stream.offload_bytes = offload_bytes
         self._is_maker = is_maker
         self._place = place_of(stream.loop)
         self._offer: dict[str, Any] | None = None
@@ -93,6 +101,23 @@ class SpillwayComm(Comm):
     @property
     def peer_address(self) -> str:
         return self._peer_addr
+
+    @property
+    def offload(self) -> int:
+        """From how many bytes on (de)serialisation and compression leave the event
+        loop; 0 for never. Can be set at any time, to whatever `spillway.comm.offload`
+        takes (offload_setting.py). Where Dask says `allow_offload = False`, as it does
+        for all connections of a scheduler, nothing ever leaves the loop."""
+        return self._stream.offload_bytes
+
+    @offload.setter
+    def offload(self, value: object) -> None:
+        self._stream.offload_bytes = offload_setting.parse(value)
+
+    def _offload_bytes(self) -> int:
+        if not self.allow_offload:
+            return offload_setting.NEVER
+        return self._stream.offload_bytes
 
     def closed(self) -> bool:
         return self._is_closing or not self._stream.is_open()
@@ -141,6 +166,8 @@ class SpillwayComm(Comm):
             self.abort()
             raise
         try:
+            if self._has_policy:
+                return await self._decode(frames, deserializers)
             return await decode(
                 frames,
                 deserialize=self.deserialize,
@@ -151,6 +178,22 @@ class SpillwayComm(Comm):
             self.abort()
             raise CommClosedError(f"in {self}: aborted on truncated data") from error
 
+    async def _decode(self, frames: list, deserializers: Any) -> Any:
+        if len(frames) == 1:
+            return loads(frames, self.deserialize, deserializers)
+        size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
+        # What stays serialised costs nothing, and a scheduler is not to look.
+        if (
+            offload_bytes != offload_setting.NEVER
+            and self.deserialize
+            and size >= offload_bytes
+            and decode_bytes(frames, size) >= offload_bytes
+        ):
+            offload_counts.add("decoded", "offloaded", size)
+            return await in_thread(loads, frames, self.deserialize, deserializers)
+        offload_counts.add("decoded", "inline", size)
+        return loads(frames, self.deserialize, deserializers)
+
     async def write(
         self, msg: Any, serializers: Any = None, on_error: str = "message"
     ) -> int:
@@ -158,6 +201,19 @@ class SpillwayComm(Comm):
             raise CommClosedError(f"in {self}: closed")
         if self._offer is not None and self.remote_info:
             self._meet()
+        if self._has_policy:
+            message = OutgoingMessage(
+                msg,
+                self._offload_bytes(),
+                lambda: self._dumps_options(serializers, on_error),
+            )
+            frames = message.encode_here()
+            if frames is None or self._turn is not None:
+                return await self._write_in_turn(message, frames)
+            size = self._send(frames)
+            if not message.is_plain:
+                offload_counts.add("encoded", "inline", size)
+            return size
         plain, size = encode_plain(msg)
         if plain is not None:
             frames = [plain]
@@ -166,19 +222,52 @@ class SpillwayComm(Comm):
                 msg,
                 size,
                 allow_offload=self.allow_offload,
-                serializers=serializers,
-                on_error=on_error,
-                context={
-                    "sender": self.local_info,
-                    "recipient": self.remote_info,
-                    **self.handshake_options,
-                },
-                frame_split_size=(
-                    NEVER_SPLIT
-                    if "unsplit" in self.peer_features
-                    else self.max_shard_size
-                ),
+                **self._dumps_options(serializers, on_error),
             )
+        return self._send(frames)
+
+    def _dumps_options(self, serializers: Any, on_error: str) -> dict[str, Any]:
+        return {
+            "serializers": serializers,
+            "on_error": on_error,
+            "context": {
+                "sender": self.local_info,
+                "recipient": self.remote_info,
+                **self.handshake_options,
+            },
+            "frame_split_size": (
+                NEVER_SPLIT if "unsplit" in self.peer_features else self.max_shard_size
+            ),
+        }
+
+    async def _write_in_turn(
+        self, message: OutgoingMessage, frames: list | None
+    ) -> int:
+        """Send a message after those that were written before it and are still being
+        encoded in threads. They may be encoded side by side."""
+        loop = asyncio.get_running_loop()
+        before, turn = self._turn, loop.create_future()
+        self._turn = turn
+        place = "inline" if frames is not None else "offloaded"
+        try:
+            if frames is None:
+                frames = await message.encode_elsewhere()
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            size = self._send(frames)
+        finally:
+            # Who comes next waits for all before it, also when this one gave up.
+            if before is None or before.done():
+                _end_turn(turn)
+            else:
+                before.add_done_callback(lambda _: _end_turn(turn))
+            if self._turn is turn and turn.done():
+                self._turn = None
+        if not message.is_plain:
+            offload_counts.add("encoded", place, size)
+        return size
+
+    def _send(self, frames: list) -> int:
         try:
             return self._stream.send(frames)
         except _native.SpillwayError as error:
@@ -219,6 +308,11 @@ class SpillwayComm(Comm):
         self._stream.abort()
 
 
+def _end_turn(turn: asyncio.Future) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
 def _done(loop: asyncio.AbstractEventLoop) -> asyncio.Future:
     """A future that is done, for whoever awaits it: a comm may outlive its loop, and
     then be closed on another one, or on none."""
@@ -251,6 +345,7 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
         self, address: str, deserialize: bool = True, **connection_args: Any
     ) -> SpillwayComm:
         self._check_encryption(address, connection_args)
+        offload_bytes = _offload_bytes(connection_args)
         host, port = parse_host_port(address)
         try:
             stream = await open_stream(await resolve(host, port))
@@ -263,7 +358,12 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
         except _native.SpillwayError as error:
             raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
         return self.comm_class(
-            stream, local, self.prefix + address, deserialize, is_maker=True
+            stream,
+            local,
+            self.prefix + address,
+            deserialize,
+            offload_bytes,
+            is_maker=True,
         )
 
 
@@ -288,6 +388,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
     ) -> None:
         super().__init__()
         self._check_encryption(address, connection_args)
+        _offload_bytes(connection_args)  # raises now what it would for each connection
+        self._connection_args = connection_args
         self.ip, self.port = parse_host_port(address, default_port)
         self.comm_handler = comm_handler
         self.deserialize = deserialize
@@ -368,7 +470,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
             stream.abort()
             return
         peer = self.prefix + unparse_host_port(*stream.peer())
-        comm = self.comm_class(stream, local, peer, self.deserialize)
+        offload_bytes = _offload_bytes(self._connection_args)
+        comm = self.comm_class(stream, local, peer, self.deserialize, offload_bytes)
         comm.allow_offload = self.allow_offload
         try:
             await self.on_connection(comm)
@@ -397,6 +500,15 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
 
 class TakeoverListener(SpillwayListener):
     prefix = "tcp://"
+
+
+def _offload_bytes(connection_args: dict[str, Any]) -> int:
+    """What the arguments of a connection or listener say about offloading, and without
+    a word of theirs what the configuration says, in bytes."""
+    given = connection_args.get(offload_setting.ARGUMENT)
+    if given is None:
+        return offload_setting.configured()
+    return offload_setting.parse(given)
 
 
 async def _passive_addresses(host: str, port: int) -> list[str]:

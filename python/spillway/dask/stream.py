@@ -184,6 +184,20 @@ class Stream:
         self._connection.meet(meetings, own_nonce, peer_path, peer_nonce)
         self._watch()
 
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that came last."""
+        return self._connection.received_bytes
+
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop; 0 for never."""
+        return self._connection.offload_bytes
+
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None:
+        self._connection.offload_bytes = size
+
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes()
 

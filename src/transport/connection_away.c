@@ -21,21 +21,45 @@ bool spw_connection_is_inline(const spw_connection *connection, uint64_t bytes)
     return connection->completions == NULL || bytes <= connection->inline_bytes;
 }
 
+/* Returns: whether it went. */
+static bool go(spw_connection *connection, direction *way)
+{
+    unsigned wants = way == &connection->sending ? SPW__STEP_WRITE : SPW__STEP_READ;
+    int descriptor = connection->stream.descriptor;
+    way->is_away = true;
+    way->fault.status = SPW_STATUS_OK;
+    bool is_away =
+        connection->is_untaken
+            ? spw__task_arm_apart(connection->completions, &connection->watch,
+                                  descriptor, way->task, wants, -1)
+            : spw__task_arm(connection->completions, &connection->watch, descriptor,
+                            way->task, wants);
+    if (!is_away)
+        way->is_away = false;
+    return is_away;
+}
+
 bool spw__connection_send_away(spw_connection *connection, direction *way,
                                uint64_t bytes)
 {
-    if (spw_connection_is_inline(connection, bytes) ||
-        connection->phase != CONNECTION_OPEN)
-        return false;
-    bool is_sending = way == &connection->sending;
-    way->is_away = true;
-    way->fault.status = SPW_STATUS_OK;
-    if (spw__task_arm(connection->completions, &connection->watch,
-                      connection->stream.descriptor, way->task,
-                      is_sending ? SPW__STEP_WRITE : SPW__STEP_READ))
-        return true;
-    way->is_away = false;
-    return false;
+    return !spw_connection_is_inline(connection, bytes) &&
+           connection->phase == CONNECTION_OPEN && go(connection, way);
+}
+
+void spw__connection_go_untaken(spw_connection *connection)
+{
+    if (connection->phase != CONNECTION_OPEN)
+        return;
+    if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
+        (void)go(connection, &connection->sending);
+    (void)go(connection, &connection->receiving);
+}
+
+void spw__connection_take(spw_connection *connection)
+{
+    spw__connection_call_home(connection, &connection->receiving);
+    spw__connection_call_home(connection, &connection->sending);
+    connection->is_untaken = false;
 }
 
 /* The process was forked while a thread of the parent worked on this: what there is of
@@ -44,7 +68,7 @@ static void abandon(spw_connection *connection, direction *lost)
 {
     if (lost == &connection->receiving) {
         connection->reader = NULL;
-        connection->ready = NULL;
+        connection->ready = (spw__ready_queue){0};
         connection->ahead = (read_ahead){0};
     } else {
         spw__send_queue_init(&connection->queue,
@@ -59,11 +83,10 @@ static void abandon(spw_connection *connection, direction *lost)
 static void arrive(spw_connection *connection, direction *way)
 {
     way->is_away = false;
-    if (way->fault.status == SPW_STATUS_OK)
-        return;
     if (way == &connection->receiving)
-        spw__connection_fail_receiving(connection, &way->fault);
-    else if (connection->phase != CONNECTION_ENDED)
+        spw__connection_receiving_arrived(connection);
+    else if (way->fault.status != SPW_STATUS_OK &&
+             connection->phase != CONNECTION_ENDED)
         spw__connection_end(connection, &way->fault);
 }
 

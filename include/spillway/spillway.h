@@ -16,6 +16,7 @@
 #include "spillway/payload.h"
 #include "spillway/pool.h"
 #include "spillway/reactor.h"
+#include "spillway/same_host.h"
 #include "spillway/sink.h"
 #include "spillway/status.h"
 

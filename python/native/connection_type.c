@@ -12,6 +12,7 @@
 #include "completions_type.h"
 #include "frames.h"
 #include "integer_arguments.h"
+#include "meetings_type.h"
 #include "raise_status.h"
 
 /* Moving less than this takes less time than getting the GIL back may. */
@@ -20,6 +21,7 @@
 typedef struct connection_object {
     PyObject_HEAD spw_connection *connection; /* closed or not, until deallocation */
     PyObject *completions;                    /* NULL: it was given none */
+    PyObject *meetings;                       /* NULL: it has not met its peer */
     bool is_busy;
     bool is_close_due; /* close() came while is_busy */
     bool was_open;     /* what open answers while is_busy */
@@ -69,6 +71,7 @@ PyObject *connection_wrap(module_state *state, spw_connection *connection,
     }
     self->connection = connection;
     self->completions = Py_XNewRef(completions);
+    self->meetings = NULL;
     spw_connection_set_user(connection, self);
     self->is_busy = false;
     self->is_close_due = false;
@@ -81,6 +84,7 @@ static void connection_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     spw_connection_free(((connection_object *)object)->connection);
     Py_XDECREF(((connection_object *)object)->completions);
+    Py_XDECREF(((connection_object *)object)->meetings);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -290,6 +294,34 @@ static PyObject *connection_on_writable(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *connection_meet(PyObject *object, PyObject *args)
+{
+    connection_object *self = (connection_object *)object;
+    module_state *state = module_state_of(object);
+    PyObject *meetings;
+    const char *own_nonce, *peer_path, *peer_nonce;
+    Py_ssize_t own_size, peer_size;
+    if (!PyArg_ParseTuple(args, "O!y#sy#:meet", state->meetings_type, &meetings,
+                          &own_nonce, &own_size, &peer_path, &peer_nonce, &peer_size))
+        return NULL;
+    if (own_size != SPW_NONCE_BYTES || peer_size != SPW_NONCE_BYTES) {
+        PyErr_Format(PyExc_ValueError, "a nonce has %d bytes", SPW_NONCE_BYTES);
+        return NULL;
+    }
+    if (!enter(self))
+        return NULL;
+    spw_error error;
+    spw_status status = spw_connection_meet(self->connection, meetings_of(meetings),
+                                            (const uint8_t *)own_nonce, peer_path,
+                                            (const uint8_t *)peer_nonce, &error);
+    if (status == SPW_STATUS_OK)
+        self->meetings = Py_NewRef(meetings);
+    leave(self);
+    if (status != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    Py_RETURN_NONE;
+}
+
 static PyObject *connection_let_go(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -339,6 +371,10 @@ PyTypeObject *connection_type_create(PyObject *module)
          "Read what is there. True: call receive again."},
         {"on_writable", connection_on_writable, METH_NOARGS,
          "Finish connecting, or send from the queue."},
+        {"meet", connection_meet, METH_VARARGS,
+         "meet(meetings, own_nonce, peer_path, peer_nonce, /)\n--\n\n"
+         "Expect the peer at meetings, and go to its path when there is something "
+         "large to send."},
         {"let_go", connection_let_go, METH_NOARGS,
          "Close the descriptor of a connection that has ended and that no loop watches "
          "any more. Whole messages can still be received."},

@@ -7,6 +7,7 @@
 #include "connection_type.h"
 #include "decompress.h"
 #include "listener_type.h"
+#include "meetings_type.h"
 #include "native_figures.h"
 #include "pool_functions.h"
 #include "raise_status.h"
@@ -50,6 +51,10 @@ static int add_types(PyObject *module, module_state *state)
     if (state->listener_type == NULL ||
         PyModule_AddType(module, state->listener_type) < 0)
         return -1;
+    state->meetings_type = meetings_type_create(module);
+    if (state->meetings_type == NULL ||
+        PyModule_AddType(module, state->meetings_type) < 0)
+        return -1;
     return 0;
 }
 
@@ -75,6 +80,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->completions_type);
     Py_VISIT(state->connection_type);
     Py_VISIT(state->listener_type);
+    Py_VISIT(state->meetings_type);
     Py_VISIT(state->error_type);
     return 0;
 }
@@ -86,6 +92,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->completions_type);
     Py_CLEAR(state->connection_type);
     Py_CLEAR(state->listener_type);
+    Py_CLEAR(state->meetings_type);
     Py_CLEAR(state->error_type);
     Py_CLEAR(state->name_status);
     return 0;

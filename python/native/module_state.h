@@ -18,6 +18,7 @@ typedef struct module_state {
     PyTypeObject *completions_type;
     PyTypeObject *connection_type;
     PyTypeObject *listener_type;
+    PyTypeObject *meetings_type;
     PyObject *error_type;  /* SpillwayError */
     PyObject *name_status; /* "status", interned */
 } module_state;

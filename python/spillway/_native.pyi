@@ -67,9 +67,30 @@ class Connection:
         """Read what is there. True: call `receive` again."""
     def on_writable(self) -> None:
         """Finish connecting, or send from the queue."""
+    def meet(
+        self, meetings: Meetings, own_nonce: bytes, peer_path: str, peer_nonce: bytes, /
+    ) -> None:
+        """The peer is believed to share our host: expect it at `meetings` with
+        `own_nonce`, and go to its path, with its nonce, when there is something large
+        to send. Once; only with completions."""
     def close(self) -> None:
         """Close at once and release every frame. While another call is under way, the
         connection says that it is closed and is closed when that call ends."""
+
+class Meetings:
+    """Where peers of this host come to meet connections of one loop: a socket in a
+    directory of its own in `parent`. `best` is the first way to be tried by which
+    bodies come (0: the best; 1: read from the peer's memory; 2: by a passed
+    descriptor; 3: by the stream)."""
+
+    def __init__(
+        self, parent: str, best: int = 0, uses_descriptors: bool = False
+    ) -> None: ...
+    def fileno(self) -> int: ...
+    def path(self) -> str: ...
+    def on_readable(self) -> str | None:
+        """Let in who has come. Returns why a peer cannot send by the best way, None
+        when all is well."""
 
 class Listener:
     """Accepts connections on one numeric address."""
@@ -109,9 +130,10 @@ def figures() -> dict[str, Any]:
     bytes_sent, bytes_received, connections_opened, connections_closed,
     connections_failed, connections_tuned (counts and bytes on the wire), copies as
     {reason: {"count", "bytes"}}, regions as {"recycled", "added"} (how often a
-    buffer's memory was that of an earlier one, and how often it was new), budget as
-    {"held", "queued", "in_flight", "pooled", "peak", "limit", "refusals"} in
-    bytes."""
+    buffer's memory was that of an earlier one, and how often it was new), same_host
+    as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
+    "by_stream"} (the last three in received bytes), budget as {"held", "queued",
+    "in_flight", "pooled", "peak", "limit", "refusals"} in bytes."""
 
 def limit_resident(bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not

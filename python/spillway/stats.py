@@ -9,6 +9,14 @@ from spillway import in_force
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed", "tuned")
 _BUDGET = ("held", "queued", "in_flight", "pooled", "peak", "limit", "refusals")
+_SAME_HOST = (
+    "meetings",
+    "refusals",
+    "bytes_sent",
+    "by_address",
+    "by_descriptor",
+    "by_stream",
+)
 _REGIONS = ("recycled", "added")
 
 
@@ -41,6 +49,7 @@ def stats() -> dict[str, Any]:
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },
+        "same_host": figures.get("same_host", dict.fromkeys(_SAME_HOST, 0)),
         "regions": figures.get("regions", dict.fromkeys(_REGIONS, 0)),
         "budget": figures.get("budget", dict.fromkeys(_BUDGET, 0)),
         "peak_rss_bytes": _peak_rss_bytes(),

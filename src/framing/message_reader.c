@@ -46,7 +46,7 @@ struct spw__message_reader {
     uint64_t frame, filled;
     uint64_t missing;         /* bytes of frames still to come */
     uint64_t references_left; /* frames still to come that are not in the stream */
-    bool allows_references;
+    _Atomic bool allows_references;
 };
 
 spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
@@ -68,8 +68,7 @@ spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
 
 void spw__message_reader_allow_references(spw__message_reader *reader)
 {
-    assert(spw__message_reader_is_idle(reader));
-    reader->allows_references = true;
+    atomic_store_explicit(&reader->allows_references, true, memory_order_release);
 }
 
 static void release_lengths(spw__message_reader *reader)

@@ -24,7 +24,8 @@ spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
 void spw__message_reader_free(spw__message_reader *reader);
 
 /* From now on bodies may be announced by reference (docs/wire_format.md, "Same host"),
- * as both peers have agreed. Only while idle. */
+ * as both peers have agreed. Also in the middle of a message that
+ * has none, and then from any thread. */
 void spw__message_reader_allow_references(spw__message_reader *reader);
 
 /* Parse at most size bytes and stop when a message is whole, or at a body that does not

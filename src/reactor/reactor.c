@@ -214,6 +214,8 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__reactor_lock(reactor);
     if (answer == SPW__STEP_DONE) {
         finish(task);
+    } else if (answer == SPW__STEP_NOBODY) {
+        task->state = SPW__TASK_HOME;
     } else {
         task->state = SPW__TASK_ARMED;
         task->wants = (unsigned)answer;

@@ -25,7 +25,8 @@ typedef struct spw__watch spw__watch;
 typedef enum spw__step_answer {
     SPW__STEP_DONE = 0, /* to come back */
     SPW__STEP_READ = SPW__READY_READ,
-    SPW__STEP_WRITE = SPW__READY_WRITE
+    SPW__STEP_WRITE = SPW__READY_WRITE,
+    SPW__STEP_NOBODY = 4 /* to be home, with nobody to tell */
 } spw__step_answer;
 
 typedef enum spw__task_state {

@@ -158,6 +158,7 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
     connection->end = *why;
     spw__connection_call_home(connection, &connection->receiving);
     spw__connection_call_home(connection, &connection->sending);
+    spw__connection_end_host(connection);
     connection->is_wanted = false;
     spw__stream_tcp_shutdown(&connection->stream);
     spw__send_queue_abandon(&connection->queue);
@@ -176,6 +177,7 @@ void spw_connection_let_go(spw_connection *connection)
 {
     if (connection->phase != CONNECTION_ENDED)
         return;
+    spw__connection_forget_host(connection);
     spw__watch_forget(&connection->watch);
     spw__stream_tcp_close(&connection->stream);
 }
@@ -194,6 +196,7 @@ void spw_connection_close(spw_connection *connection)
      * ended, and each message is out of it before it is freed. */
     spw__ready_queue_clear(&connection->ready);
     spw__send_queue_reap(&connection->queue);
+    spw__connection_free_host(connection);
 }
 
 void *spw_connection_user(const spw_connection *connection)
@@ -218,9 +221,10 @@ unsigned spw_connection_interest(const spw_connection *connection)
     if (connection->phase == CONNECTION_CONNECTING)
         return SPW_INTEREST_WRITE;
     unsigned interest = 0;
-    if (connection->sending.is_away)
+    bool is_announcing = spw__connection_announced_bytes(connection) > 0;
+    if (connection->sending.is_away || is_announcing)
         interest |= SPW_INTEREST_COMPLETION;
-    else if (spw__send_queue_unsent(&connection->queue) > 0)
+    if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
         interest |= SPW_INTEREST_WRITE;
     if (connection->receiving.is_away)
         return interest | SPW_INTEREST_COMPLETION;
@@ -270,11 +274,13 @@ void spw_connection_peer(const spw_connection *connection, const char **ret_host
 
 uint64_t spw_connection_queued_bytes(const spw_connection *connection)
 {
-    return spw__send_queue_unsent(&connection->queue);
+    return spw__send_queue_unsent(&connection->queue) +
+           spw__connection_announced_bytes(connection);
 }
 
 void spw_connection_reap(spw_connection *connection)
 {
     if (!connection->sending.is_away)
         spw__send_queue_reap(&connection->queue);
+    spw__connection_reap_host(connection);
 }

@@ -12,8 +12,8 @@ void spw__connection_init_directions(spw_connection *connection)
         (spw__task){.step = spw__connection_receive_step, .subject = connection};
     watch->writing =
         (spw__task){.step = spw__connection_send_step, .subject = connection};
-    connection->receiving = (direction){.task = &watch->reading};
-    connection->sending = (direction){.task = &watch->writing};
+    connection->receiving = (direction){.watch = watch, .task = &watch->reading};
+    connection->sending = (direction){.watch = watch, .task = &watch->writing};
 }
 
 bool spw_connection_is_inline(const spw_connection *connection, uint64_t bytes)
@@ -21,22 +21,32 @@ bool spw_connection_is_inline(const spw_connection *connection, uint64_t bytes)
     return connection->completions == NULL || bytes <= connection->inline_bytes;
 }
 
-/* Returns: whether it went. */
-static bool go(spw_connection *connection, direction *way)
+bool spw__connection_go_by(spw_connection *connection, direction *way,
+                           spw__watch *watch, spw__task *task, int descriptor,
+                           unsigned wants)
 {
-    unsigned wants = way == &connection->sending ? SPW__STEP_WRITE : SPW__STEP_READ;
-    int descriptor = connection->stream.descriptor;
+    way->watch = watch;
+    way->task = task;
     way->is_away = true;
     way->fault.status = SPW_STATUS_OK;
     bool is_away =
         connection->is_untaken
-            ? spw__task_arm_apart(connection->completions, &connection->watch,
-                                  descriptor, way->task, wants, -1)
-            : spw__task_arm(connection->completions, &connection->watch, descriptor,
-                            way->task, wants);
+            ? spw__task_arm_apart(connection->completions, watch, descriptor, task,
+                                  wants, -1)
+            : spw__task_arm(connection->completions, watch, descriptor, task, wants);
     if (!is_away)
         way->is_away = false;
     return is_away;
+}
+
+/* By the stream. Returns: whether it went. */
+static bool go(spw_connection *connection, direction *way)
+{
+    spw__watch *watch = &connection->watch;
+    bool is_sending = way == &connection->sending;
+    return spw__connection_go_by(
+        connection, way, watch, is_sending ? &watch->writing : &watch->reading,
+        connection->stream.descriptor, is_sending ? SPW__STEP_WRITE : SPW__STEP_READ);
 }
 
 bool spw__connection_send_away(spw_connection *connection, direction *way,
@@ -70,6 +80,9 @@ static void abandon(spw_connection *connection, direction *lost)
         connection->reader = NULL;
         connection->ready = (spw__ready_queue){0};
         connection->ahead = (read_ahead){0};
+        spw__connection_abandon_receiver(connection);
+    } else if (lost == &connection->announcing) {
+        spw__connection_abandon_sender(connection);
     } else {
         spw__send_queue_init(&connection->queue,
                              spw_context_budget(connection->context));
@@ -94,7 +107,7 @@ void spw__connection_call_home(spw_connection *connection, direction *way)
 {
     if (!way->is_away)
         return;
-    if (!spw__task_recall(&connection->watch, way->task))
+    if (!spw__task_recall(way->watch, way->task))
         abandon(connection, way);
     arrive(connection, way);
 }
@@ -105,7 +118,11 @@ spw_connection *spw_completions_next(spw_completions *completions)
     if (task == NULL)
         return NULL;
     spw_connection *connection = task->subject;
-    arrive(connection, task == connection->receiving.task ? &connection->receiving
-                                                          : &connection->sending);
+    if (task == connection->receiving.task)
+        arrive(connection, &connection->receiving);
+    else if (task == connection->sending.task)
+        arrive(connection, &connection->sending);
+    else
+        arrive(connection, &connection->announcing);
     return connection;
 }

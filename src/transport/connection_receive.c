@@ -140,9 +140,28 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
     spw__connection_stop_reading(connection);
 }
 
+/* What comes after a body that does not come in the stream has to wait for that. */
+static bool has_to_parse(const spw_connection *connection)
+{
+    return has_read_ahead(connection) && !spw__connection_is_remote(connection);
+}
+
 static bool has_news(const spw_connection *connection)
 {
-    return !spw__ready_queue_is_empty(&connection->ready) || has_read_ahead(connection);
+    return !spw__ready_queue_is_empty(&connection->ready) || has_to_parse(connection);
+}
+
+/* Some of a body that does not come in the stream, and what follows from it. Errors: as
+ * read_once. */
+static spw_status fetch_once(spw_connection *connection, spw_error *error)
+{
+    spw_status status = spw__connection_fetch(connection, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    take_whole(connection);
+    if (spw__ready_queue_is_empty(&connection->ready) && has_to_parse(connection))
+        status = parse(connection, error);
+    return status;
 }
 
 static uint64_t missing(const spw_connection *connection)
@@ -158,9 +177,16 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 {
     uint64_t before = missing(connection);
     while (!has_news(connection)) {
-        spw_status status = read_once(connection, error);
+        bool is_remote = spw__connection_is_remote(connection);
+        if (is_remote && !connection->receiving.is_away)
+            break;
+        spw_status status =
+            is_remote ? fetch_once(connection, error) : read_once(connection, error);
         if (status != SPW_STATUS_OK)
             return status;
+        if (spw__connection_is_remote(connection) &&
+            !spw__task_is_recalled(connection->receiving.task))
+            continue;
         /* In the middle of a large body more arrives while this is copied, and to ask
          * in vain costs less than a turn of the owner's loop. */
         uint64_t lacks = missing(connection);
@@ -205,6 +231,19 @@ void spw__connection_receiving_arrived(spw_connection *connection)
         spw__connection_fail_receiving(connection, &connection->receiving.fault);
 }
 
+/* There are no news for the owner's thread, and perhaps what is to come is not for it.
+ * Returns: AGAIN. Errors: why a body cannot be brought. */
+static spw_status go_on_away(spw_connection *connection, spw_error *error)
+{
+    spw_status status = SPW_STATUS_OK;
+    if (spw__connection_is_remote(connection))
+        status = spw__connection_go_fetch(connection, error);
+    else
+        (void)spw__connection_send_away(connection, &connection->receiving,
+                                        missing(connection));
+    return status == SPW_STATUS_OK ? SPW_STATUS_AGAIN : status;
+}
+
 spw_status spw_connection_on_readable(spw_connection *connection)
 {
     if (connection->phase == CONNECTION_ENDED)
@@ -217,9 +256,8 @@ spw_status spw_connection_on_readable(spw_connection *connection)
     spw_error why;
     spw_status status = read_turn(connection, &why);
     if (status == SPW_STATUS_AGAIN)
-        (void)spw__connection_send_away(connection, &connection->receiving,
-                                        missing(connection));
-    else if (status != SPW_STATUS_OK)
+        status = go_on_away(connection, &why);
+    if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         spw__connection_fail_receiving(connection, &why);
     return status == SPW_STATUS_AGAIN ? SPW_STATUS_AGAIN : SPW_STATUS_OK;
 }
@@ -231,7 +269,7 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
     spw_status status = connection->is_untaken ? read_untaken(connection, &why)
                                                : read_turn(connection, &why);
     if (status == SPW_STATUS_AGAIN)
-        return SPW__STEP_READ;
+        return spw__connection_receive_next(connection);
     if (status != SPW_STATUS_OK)
         connection->receiving.fault = why;
     return SPW__STEP_DONE;
@@ -246,14 +284,21 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     spw_error why;
     spw_status status = SPW_STATUS_OK;
     spw__connection_receiving_arrived(connection);
-    if (spw__ready_queue_is_empty(ready) && has_read_ahead(connection))
+    if (spw__ready_queue_is_empty(ready) && has_to_parse(connection))
         status = parse(connection, &why);
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
-        connection->phase == CONNECTION_OPEN && !connection->is_drained) {
+        connection->phase == CONNECTION_OPEN && !connection->is_drained &&
+        !spw__connection_is_remote(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
     }
+    bool has_to_wait = spw__ready_queue_is_empty(ready) &&
+                       connection->phase == CONNECTION_OPEN &&
+                       (status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN);
+    connection->is_wanted |= has_to_wait;
+    if (has_to_wait)
+        status = go_on_away(connection, &why);
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         spw__connection_fail_receiving(connection, &why);
     if (!spw__ready_queue_is_empty(ready)) {
@@ -265,8 +310,6 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         return spw__connection_tell_end(connection, error);
     }
     connection->is_wanted = true;
-    (void)spw__connection_send_away(connection, &connection->receiving,
-                                    missing(connection));
     return SPW_STATUS_AGAIN;
 }
 

@@ -133,8 +133,9 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
     spw__message_writer *writer;
+    spw__host_announcement *announcement;
     spw_status status =
-        spw__message_writer_create(connection->context, payload, &writer, error);
+        spw__connection_lay_out(connection, payload, &writer, &announcement, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_error why;
@@ -150,9 +151,15 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
         if (status == SPW_STATUS_OK && is_open && !is_reap_due(connection))
             status = send_or_go(connection, &why);
     }
-    if (status != SPW_STATUS_OK)
+    if (status != SPW_STATUS_OK) {
+        spw__host_announcement_free(announcement);
         return refuse(connection, writer, &why, error);
+    }
     *ret_bytes = total;
+    if (announcement != NULL) {
+        *ret_bytes += announcement->bytes;
+        spw__connection_announced(connection, announcement);
+    }
     return SPW_STATUS_OK;
 }
 

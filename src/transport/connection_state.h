@@ -1,6 +1,7 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
- * be asked), connection_send.c, connection_receive.c and connection_away.c (how each
- * direction goes to a thread and comes home). */
+ * be asked), connection_send.c, connection_receive.c, connection_away.c (how each
+ * direction goes to a thread and comes home) and connection_host.c (bodies that do not
+ * go by the stream). */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
@@ -8,6 +9,7 @@
 #include "reactor/task.h"
 #include "spillway/connection.h"
 #include "transport/address.h"
+#include "transport/connection_host.h"
 #include "transport/ready_queue.h"
 #include "transport/send_queue.h"
 #include "transport/stream_tcp.h"
@@ -24,10 +26,11 @@ typedef struct read_ahead {
     size_t start, end;
 } read_ahead;
 
-/* One of the two ways that messages go. While it is away, a thread of the reactor has
+/* One of the ways that something goes. While it is away, a thread of the reactor has
  * what belongs to it (see spw_connection), and nobody else touches that. */
 typedef struct direction {
-    spw__task *task;
+    spw__watch *watch; /* by which it is away, or was last, */
+    spw__task *task;   /* as this one of its tasks */
     bool is_away;
     spw_error
         fault; /* what ended it on the thread; status OK: nothing. Of the thread. */
@@ -60,6 +63,9 @@ struct spw_connection {
     /* Of sending. */
     direction sending;
     spw__send_queue queue;
+    /* For a peer of the same host; see connection_host.c. */
+    direction announcing;
+    _Atomic(struct spw__connection_host *) host; /* NULL: there is none */
     /* Accepted on a thread, and not taken by its owner yet: whatever goes away comes
      * back only by being called home. */
     bool is_untaken;
@@ -84,7 +90,7 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
 
 /* The stream is connected. */
 void spw__connection_opened(spw_connection *connection);
-/* The connection has ended because of why: call both directions home, shut the stream,
+/* The connection has ended because of why: call all directions home, shut the stream,
  * give up the message under way and the send queue. No release callback runs. Messages
  * that are here already can still be received. Only while not ENDED. */
 void spw__connection_end(spw_connection *connection, const spw_error *why);
@@ -102,6 +108,11 @@ void spw__connection_stop_reading(spw_connection *connection);
 /* Going away, connection_away.c. */
 
 void spw__connection_init_directions(spw_connection *connection);
+/* Have a task of a watch go on with a direction as soon as descriptor is ready for
+ * wants. Only while it is home. Returns: whether it went. */
+bool spw__connection_go_by(spw_connection *connection, direction *way,
+                           spw__watch *watch, spw__task *task, int descriptor,
+                           unsigned wants);
 /* If so many bytes are too many for the owner's thread, send the direction away until
  * it has moved them. Only while it is home. Returns: whether it went. */
 bool spw__connection_send_away(spw_connection *connection, direction *way,

@@ -53,7 +53,7 @@ spw_status spw__host_sender_write(spw__host_sender *sender, spw_payload *payload
 /* The writer is the last one in the send queue. Takes: announcement. */
 void spw__host_sender_announce(spw__host_sender *sender,
                                spw__host_announcement *announcement);
-/* Bytes that have been announced and not taken: so much is pinned. */
+/* Bytes that have been announced and not taken: so much is pinned. Thread: any. */
 uint64_t spw__host_sender_announced_bytes(const spw__host_sender *sender);
 /* Returns: what has been taken since the last call, NULL for nothing: to be freed, by
  * any thread. */

@@ -28,7 +28,8 @@ struct spw__host_sender {
     /* The receiver reads it here as the proof that this is the memory it means. */
     uint8_t secret[SPW__HOST_SECRET_BYTES];
     spw__host_announcement *first, *last, *done;
-    uint64_t announced_bytes, next_number, taken;
+    _Atomic uint64_t announced_bytes; /* read by any thread */
+    uint64_t next_number, taken;
     /* Giving, once the receiver does not read any more: body given is next, from
      * offset on, where bodies from given_from on were given in this epoch. */
     bool is_giving;

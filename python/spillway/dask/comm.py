@@ -6,6 +6,7 @@ import asyncio
 import errno
 import inspect
 import logging
+import os
 import socket
 import weakref
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from spillway import _native
 from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 HANDSHAKE_KEY = "spillway"
 WIRE_VERSION = 1
 FEATURES: tuple[str, ...] = ("unsplit",)
+# What a peer needs to know to share memory with us, if it shares our host.
+HOST_KEY = "host"
 
 # Binding to an ephemeral port on two families can meet a port that one of them has in
 # use; another is then drawn.
@@ -57,9 +61,22 @@ class SpillwayComm(Comm):
     )
 
     def __init__(
-        self, stream: Stream, local_addr: str, peer_addr: str, deserialize: bool = True
+        self,
+        stream: Stream,
+        local_addr: str,
+        peer_addr: str,
+        deserialize: bool = True,
+        *,
+        is_maker: bool = False,
     ) -> None:
         self._stream = stream
+        self._is_maker = is_maker
+        self._place = place_of(stream.loop)
+        self._offer: dict[str, Any] | None = None
+        if self._place is not None:
+            self._offer = self._place.offer(
+                os.urandom(SECRET_BYTES) if is_maker else self._place.secret
+            )
         # Dask's connect() reads these two by name.
         self._local_addr = local_addr
         self._peer_addr = peer_addr
@@ -80,10 +97,10 @@ class SpillwayComm(Comm):
         return self._is_closing or not self._stream.is_open()
 
     def handshake_info(self) -> dict[str, Any]:
-        return {
-            **super().handshake_info(),
-            HANDSHAKE_KEY: {"wire": WIRE_VERSION, "features": FEATURES},
-        }
+        ours: dict[str, Any] = {"wire": WIRE_VERSION, "features": FEATURES}
+        if self._offer is not None:
+            ours[HOST_KEY] = self._offer
+        return {**super().handshake_info(), HANDSHAKE_KEY: ours}
 
     @property
     def peer_features(self) -> frozenset[str]:
@@ -96,8 +113,23 @@ class SpillwayComm(Comm):
             return frozenset()
         return frozenset(name for name in FEATURES if name in names)
 
+    def _meet(self) -> None:
+        """After the handshake, which is Dask's: if the peer may share our host, expect
+        it where we said."""
+        theirs = self.remote_info.get(HANDSHAKE_KEY)
+        if isinstance(theirs, dict) and theirs.get("wire") == WIRE_VERSION:
+            self._place.meet(
+                self._stream,
+                self._offer,
+                theirs.get(HOST_KEY),
+                is_maker=self._is_maker,
+            )
+        self._offer = None
+
     async def read(self, deserializers: Any = None) -> Any:
         try:
+            if self._offer is not None and self.remote_info:
+                self._meet()
             frames = self._stream.receive()
             if frames is None:
                 frames = await self._stream.wait_message()
@@ -123,6 +155,8 @@ class SpillwayComm(Comm):
     ) -> int:
         if self.closed():
             raise CommClosedError(f"in {self}: closed")
+        if self._offer is not None and self.remote_info:
+            self._meet()
         plain, size = encode_plain(msg)
         if plain is not None:
             frames = [plain]
@@ -227,7 +261,9 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError as error:
             raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
-        return self.comm_class(stream, local, self.prefix + address, deserialize)
+        return self.comm_class(
+            stream, local, self.prefix + address, deserialize, is_maker=True
+        )
 
 
 class TakeoverConnector(SpillwayConnector):

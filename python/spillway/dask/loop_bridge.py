@@ -72,7 +72,9 @@ class LoopBridge:
 
     def _take_back(self, completions: _native.Completions) -> None:
         while (connection := completions.next()) is not None:
-            self._away[connection].on_completion()
+            stream = self._away.get(connection)
+            if stream is not None:
+                stream.on_completion()
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> LoopBridge:

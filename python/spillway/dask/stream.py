@@ -170,6 +170,17 @@ class Stream:
         while self._connection.open and self._connection.queued_bytes():
             await self._flushed_once()
 
+    def meet(
+        self,
+        meetings: _native.Meetings,
+        own_nonce: bytes,
+        peer_path: str,
+        peer_nonce: bytes,
+    ) -> None:
+        """The peer is believed to share our host; see ``Connection.meet``."""
+        self._connection.meet(meetings, own_nonce, peer_path, peer_nonce)
+        self._watch()
+
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes()
 

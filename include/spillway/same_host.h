@@ -50,8 +50,10 @@ SPW_EXPORT void spw_meetings_free(spw_meetings *meetings);
 SPW_EXPORT int spw_meetings_descriptor(const spw_meetings *meetings);
 /* Where to come to; lives as long as the meetings. */
 SPW_EXPORT const char *spw_meetings_path(const spw_meetings *meetings);
-/* Let in who has come. Errors: why a peer that was expected can send only in a lesser
- * way than the best; everything works all the same. */
+/* Let in who has come. Errors: why bodies go a lesser way than the best between a
+ * connection that meets its peer here and that one, in either direction: news, once for
+ * each time, after which everything works all the same. The descriptor stays readable
+ * while there are more. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_meetings_on_readable(spw_meetings *meetings,
                                                              spw_error *error);
 

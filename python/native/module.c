@@ -68,7 +68,8 @@ static int module_exec(PyObject *module)
     if (state->error_type == NULL ||
         PyModule_AddObjectRef(module, "SpillwayError", state->error_type) < 0)
         return -1;
-    if (add_context(state) < 0)
+    if (PyModule_AddIntConstant(module, "MOST_THREADS", SPW_REACTOR_THREADS_MAX) < 0 ||
+        add_context(state) < 0)
         return -1;
     return add_types(module, state);
 }

@@ -4,6 +4,9 @@ nothing is decided."""
 from collections.abc import Buffer as BufferProtocol
 from typing import Any
 
+MOST_THREADS: int
+"""The most threads that `Completions` takes."""
+
 class SpillwayError(OSError):
     """What a C call answered: `errno` (0 when the operating system had no part),
     `strerror`, and `status`, the name of the spw_status such as "PEER_CLOSED"."""

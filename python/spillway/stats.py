@@ -30,8 +30,9 @@ def stats() -> dict[str, Any]:
 
     figures, without_native = _figures()
     parts = in_force.parts()
-    if without_native and parts["transport"]["why_off"] == in_force.why_stock:
-        parts["transport"]["why_off"] = without_native
+    for part in parts.values():
+        if without_native and part["why_off"] == in_force.why_stock:
+            part["why_off"] = without_native
     if not parts["transport"]["on"] and _own_scheme_is_used():
         parts["transport"]["why_off"] += "; what goes by spillway:// is Spillway's"
     return {

@@ -4,7 +4,6 @@ import os
 import socket
 
 import dask
-import pytest
 
 from comm_pairs import OURS, comms, exchanged
 from spillway import stats
@@ -32,13 +31,12 @@ async def test_peers_on_this_machine_do_without_the_measuring_of_a_network():
     assert stats()["connections"]["tuned"] == before + 2
 
 
-@pytest.mark.parametrize("disabled", ["same_host", "store,same_host"])
-async def test_the_switch_leaves_the_systems_congestion_control(monkeypatch, disabled):
-    monkeypatch.setenv("SPILLWAY_DISABLE", disabled)
+async def test_the_systems_congestion_control_can_be_kept():
     before = stats()["connections"]["tuned"]
-    async with comms(OURS, OURS) as (near, far):
-        assert congestion(near) == congestion(far) == systems()
-        assert await exchanged(near, far, "sent") == "sent"
+    with dask.config.set({"spillway.comm.loopback-congestion": None}):
+        async with comms(OURS, OURS) as (near, far):
+            assert congestion(near) == congestion(far) == systems()
+            assert await exchanged(near, far, "sent") == "sent"
     assert stats()["connections"]["tuned"] == before
 
 

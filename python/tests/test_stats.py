@@ -37,6 +37,7 @@ def test_has_every_figure_in_plain_types():
         "bytes",
         "copies",
         "connections",
+        "same_host",
         "regions",
         "budget",
         "peak_rss_bytes",
@@ -44,6 +45,14 @@ def test_has_every_figure_in_plain_types():
     assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
     assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
     assert set(got["connections"]) == {"opened", "closed", "failed", "tuned"}
+    assert set(got["same_host"]) == {
+        "meetings",
+        "refusals",
+        "bytes_sent",
+        "by_address",
+        "by_descriptor",
+        "by_stream",
+    }
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -3,18 +3,21 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import os
 import select
 import selectors
 import socket
 
+import dask
 import pytest
 
 import wire_oracle
 from comm_pairs import RawPeer, soon
 from message_shapes import MIB
 from spillway import _native
-from spillway.dask.stream import READ, WRITE, open_stream, resolve
+from spillway.dask.loop_bridge import THREADS_KEY, bridge_of
+from spillway.dask.stream import COMPLETION, READ, WRITE, open_stream, resolve
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -52,11 +55,26 @@ def fill(stream):
     assert stream.queued_bytes()
 
 
-async def test_the_loop_watches_what_is_waited_for():
+def open_descriptors():
+    """All that are open, with those of the loop's bridge, which the first stream of a
+    loop would open, and without those of earlier loops that are still in cycles."""
+    gc.collect()
+    bridge_of(asyncio.get_running_loop())
+    return set(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+async def test_the_loop_watches_what_is_waited_for(threads):
+    with dask.config.set({THREADS_KEY: threads}):
+        await watches_what_is_waited_for(WRITE if threads == 0 else COMPLETION)
+
+
+async def watches_what_is_waited_for(sending):
     async with streams() as (stream, peer):
         assert watched(stream) == READ
         fill(stream)
-        assert watched(stream) == READ | WRITE
+        assert stream._watched == READ | sending
+        assert watched(stream) == (READ | sending) & ~COMPLETION
         receiving = asyncio.ensure_future(peer.receive(24 + 64 * MIB))
         await soon(stream.flush())
         assert watched(stream) == READ
@@ -199,7 +217,7 @@ async def test_the_first_address_that_answers_is_taken():
 
 async def test_a_silent_address_does_not_cost_a_timeout():
     with silent_port() as silent, listening() as second:
-        before = set(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         addresses = [silent, second.getsockname()]
         stream = await soon(open_stream(addresses))
         assert stream.peer() == second.getsockname()
@@ -224,7 +242,7 @@ async def test_no_address():
 
 async def test_cancelling_closes_what_has_begun():
     with silent_port() as silent:
-        before = set(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         opening = asyncio.ensure_future(open_stream([silent]))
         while set(os.listdir("/proc/self/fd")) == before:
             await asyncio.sleep(0)

@@ -291,16 +291,21 @@ static int watch_for(spw_reactor *reactor, spw__watch *watch)
     return answer;
 }
 
-/* Send a task away, if there is a thread for it. With the lock held. Returns: 0, also
- * when there is none, or the negative errno of what could not be had. */
-static int send_away(spw_reactor *reactor, spw__watch *watch, spw__task *task)
+/* Wait for a descriptor, for a task that is sent away by that (NULL: for nothing yet),
+ * if there are threads. With the lock held. Returns: 0, also when there are none, or
+ * the negative errno of what could not be had; and in ret_is_done whether it was. */
+static int send_away(spw_reactor *reactor, spw__watch *watch, spw__task *task,
+                     bool *ret_is_done)
 {
     int answer = start_threads(reactor);
+    *ret_is_done = false;
     if (reactor->thread_count == 0)
         return answer;
-    task->state = SPW__TASK_ARMED;
+    if (task != NULL)
+        task->state = SPW__TASK_ARMED;
     int watched = watch_for(reactor, watch);
-    if (watched < 0)
+    *ret_is_done = watched >= 0;
+    if (task != NULL && watched < 0)
         task->state = SPW__TASK_HOME;
     return watched < 0 ? watched : answer;
 }
@@ -316,8 +321,8 @@ static void complain(const spw_reactor *reactor, int answer)
         -answer);
 }
 
-/* Where the task comes back is written into it already, which is the owner's until it
- * is armed. */
+/* As arm; task NULL: prepare for it. Where the task comes back is written into it
+ * already. */
 static bool arm(spw_reactor *reactor, spw__watch *watch, int descriptor,
                 spw__task *task, unsigned wants)
 {
@@ -325,16 +330,17 @@ static bool arm(spw_reactor *reactor, spw__watch *watch, int descriptor,
         return false;
     spw__reactor_lock(reactor);
     watch->descriptor = descriptor;
-    task->wants = wants;
-    int answer = send_away(reactor, watch, task);
-    bool is_away = task->state != SPW__TASK_HOME;
+    if (task != NULL)
+        task->wants = wants;
+    bool is_done;
+    int answer = send_away(reactor, watch, task, &is_done);
     bool is_news = answer < 0 && !reactor->has_complained;
     if (is_news)
         reactor->has_complained = true; /* once, for it would be so for every body */
     spw__reactor_unlock(reactor);
     if (is_news)
         complain(reactor, answer);
-    return is_away;
+    return is_done;
 }
 
 bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,
@@ -350,6 +356,11 @@ bool spw__task_arm_apart(spw_completions *completions, spw__watch *watch,
     task->completions = NULL;
     task->sign = sign;
     return arm(completions->reactor, watch, descriptor, task, wants);
+}
+
+bool spw__watch_prepare(spw_completions *completions, spw__watch *watch, int descriptor)
+{
+    return arm(completions->reactor, watch, descriptor, NULL, 0);
 }
 
 bool spw__task_recall(spw__watch *watch, spw__task *task)

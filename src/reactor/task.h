@@ -7,9 +7,10 @@
  * recalls it. A task that is armed apart comes back by recall alone, and waits for that
  * once it is done. Nothing else is shared, so nothing else is locked.
  *
- * Threading contract: arm, recall, forget and next are called by the owner; a step runs
- * on a thread of the reactor, one step of a task at a time. Of this file a step calls
- * spw__task_is_recalled, and arms tasks of which it is the owner. */
+ * Threading contract: prepare, arm, recall, forget and next are called by the owner; a
+ * step runs on a thread of the reactor, one step of a task at a time. A step calls
+ * nothing of this file but spw__task_is_recalled; and, for another task of which it is
+ * the owner as long as it runs, arm and recall. */
 #ifndef SPW_REACTOR_TASK_H
 #define SPW_REACTOR_TASK_H
 
@@ -67,6 +68,11 @@ bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descript
  * (-1: none is), which only the owner clears. Completions only tell the reactor. */
 bool spw__task_arm_apart(spw_completions *completions, spw__watch *watch,
                          int descriptor, spw__task *task, unsigned wants, int sign);
+/* Have the reactor know the descriptor of a watch, and its threads run, so that an arm
+ * is not refused later on for want of either. Only while both tasks are home.
+ * Returns: false as arm does. */
+bool spw__watch_prepare(spw_completions *completions, spw__watch *watch,
+                        int descriptor);
 /* Have an away task back. Waits for the end of a step under way, which comes soon, for
  * steps look at is_recalled.
  * Returns: false when it is lost: the process was forked while it was away, and what it

@@ -221,7 +221,10 @@ unsigned spw_connection_interest(const spw_connection *connection)
     if (connection->phase == CONNECTION_CONNECTING)
         return SPW_INTEREST_WRITE;
     unsigned interest = 0;
-    bool is_announcing = spw__connection_announced_bytes(connection) > 0;
+    /* Also when nothing is announced any more: a thread may just have heard that all is
+     * taken, and the owner has still to hear of it. */
+    bool is_announcing = connection->announcing.is_away ||
+                         spw__connection_announced_bytes(connection) > 0;
     if (connection->sending.is_away || is_announcing)
         interest |= SPW_INTEREST_COMPLETION;
     if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)

@@ -96,10 +96,12 @@ static void abandon(spw_connection *connection, direction *lost)
 static void arrive(spw_connection *connection, direction *way)
 {
     way->is_away = false;
-    if (way == &connection->receiving)
+    if (way == &connection->receiving) {
+        spw__connection_say_rest(connection);
         spw__connection_receiving_arrived(connection);
-    else if (way->fault.status != SPW_STATUS_OK &&
-             connection->phase != CONNECTION_ENDED)
+        return;
+    }
+    if (way->fault.status != SPW_STATUS_OK && connection->phase != CONNECTION_ENDED)
         spw__connection_end(connection, &way->fault);
 }
 

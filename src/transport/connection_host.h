@@ -15,11 +15,11 @@ typedef struct spw__expected {
     uint8_t nonce[SPW_NONCE_BYTES];
 } spw__expected;
 
-/* Let the peer in that said the nonce: bodies may come by receiver from now on.
- * Takes: receiver, always. Errors: why not by the best way. */
-spw_status spw__connection_admit(spw_connection *connection,
-                                 spw__host_receiver *receiver, spw_host_way best,
-                                 spw_error *error);
+/* Let the peer in that said the nonce: bodies may come by receiver from now on, unless
+ * something keeps them from that, of which the meetings are told.
+ * Takes: receiver. */
+void spw__connection_admit(spw_connection *connection, spw__host_receiver *receiver,
+                           spw_host_way best);
 
 /* Of a connection that has a host side. */
 spw__expected *spw__connection_expected(spw_connection *connection);
@@ -27,6 +27,9 @@ spw__expected *spw__connection_expected(spw_connection *connection);
 bool spw__meetings_use_descriptors(const spw_meetings *meetings);
 void spw__meetings_add(spw_meetings *meetings, spw_connection *connection);
 void spw__meetings_remove(spw_connection *connection);
+/* A better way than the one that bodies go now was refused, because of why: it is
+ * counted, logged, and told to whoever calls on_readable. Thread: any. */
+void spw__meetings_tell(spw_meetings *meetings, const spw_error *why);
 
 /* Lay out a message, by reference if the peer is there for that; else, if it has
  * something large, go and meet the peer. Only while sending is home.
@@ -47,10 +50,16 @@ spw_status spw__connection_go_fetch(spw_connection *connection, spw_error *error
 /* Whether the message under way waits for a body that does not come in the stream. Of
  * receiving. */
 bool spw__connection_is_remote(const spw_connection *connection);
+/* Whether who has receiving now may do it: on the owner's thread only what takes less
+ * time than to go to another and back. */
+bool spw__connection_may_fetch(spw_connection *connection);
 /* Bring some of it. Of receiving. Errors: AGAIN, why the connection has to end. */
 spw_status spw__connection_fetch(spw_connection *connection, spw_error *error);
 /* Receiving is away and there are no news. Returns: what it waits for. */
 spw__step_answer spw__connection_receive_next(const spw_connection *connection);
+
+/* Receiving is home: have a thread say what could not be said to the peer yet. */
+void spw__connection_say_rest(spw_connection *connection);
 
 /* The parts of the connection's own: of its end, before the stream is shut; of reap; of
  * let_go; of free. */

@@ -170,6 +170,11 @@ static uint64_t missing(const spw_connection *connection)
                                       : 0;
 }
 
+static bool is_recalled(const spw_connection *connection)
+{
+    return spw__task_is_recalled(connection->receiving.task);
+}
+
 /* Read until there are news, the socket is empty or the turn is over; and at home
  * only what is for the owner's thread. Returns: AGAIN when there are no
  * news. Errors: why the connection has ended. */
@@ -178,23 +183,23 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
     uint64_t before = missing(connection);
     while (!has_news(connection)) {
         bool is_remote = spw__connection_is_remote(connection);
-        if (is_remote && !connection->receiving.is_away)
+        if (is_remote && !spw__connection_may_fetch(connection))
             break;
         spw_status status =
             is_remote ? fetch_once(connection, error) : read_once(connection, error);
         if (status != SPW_STATUS_OK)
             return status;
-        if (spw__connection_is_remote(connection) &&
-            !spw__task_is_recalled(connection->receiving.task))
-            continue;
-        /* In the middle of a large body more arrives while this is copied, and to ask
-         * in vain costs less than a turn of the owner's loop. */
         uint64_t lacks = missing(connection);
-        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
-            break;
         if (lacks < before && before - lacks >= RECEIVE_TURN_BYTES)
             break;
-        if (spw__task_is_recalled(connection->receiving.task))
+        if (is_recalled(connection))
+            break;
+        /* In the middle of a large body more arrives while this is copied, and to ask
+         * in vain costs less than a turn of the owner's loop. What does not come in
+         * the stream is there. */
+        if (spw__connection_is_remote(connection))
+            continue;
+        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
             break;
         if (!connection->receiving.is_away &&
             !spw_connection_is_inline(connection, lacks))
@@ -286,6 +291,11 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     spw__connection_receiving_arrived(connection);
     if (spw__ready_queue_is_empty(ready) && has_to_parse(connection))
         status = parse(connection, &why);
+    while (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
+           spw__connection_is_remote(connection) &&
+           spw__connection_may_fetch(connection))
+        status = fetch_once(connection, &why);
+    spw__connection_say_rest(connection);
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&

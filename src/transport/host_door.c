@@ -11,7 +11,8 @@
 #include "platform/private_directory.h"
 #include "platform/unix_socket.h"
 
-static const char PREFIX[] = "spillway-";
+/* No other directory of ours begins so: an empty one would be taken for left behind. */
+static const char PREFIX[] = "spillway-door-";
 static const char FILE_NAME[] = "door";
 /* As many can wait as a scheduler has workers on one host, and more. */
 enum { BACKLOG = 1024 };

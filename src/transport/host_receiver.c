@@ -166,13 +166,38 @@ static spw_status hear_hello(spw__host_receiver *receiver, spw_error *error)
     return SPW_STATUS_OK;
 }
 
+/* Before it is admitted a sender says nothing more; and if it hangs up, nobody need
+ * wait for it. */
+static spw_status hear_nothing(spw__host_receiver *receiver, spw_error *error)
+{
+    uint8_t data;
+    struct iovec piece = {&data, sizeof data};
+    int passed = -1;
+    bool is_lost;
+    ssize_t size =
+        spw__unix_socket_receive(receiver->descriptor, &piece, 1, &passed, &is_lost);
+    if (size == -EAGAIN)
+        return SPW_STATUS_OK;
+    if (size <= 0 && size != -EMSGSIZE)
+        return spw__host_receiver_tell_gone((int)size, error);
+    if (passed >= 0)
+        spw__shared_memory_close(passed);
+    return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
+                          "whoever connected speaks out of turn");
+}
+
 spw_status spw__host_receiver_drive(spw__host_receiver *receiver, spw_error *error)
 {
     spw_error why;
+    spw_status status;
     if (receiver->is_over)
         return spw__host_receiver_end(receiver, &receiver->reason, error);
-    spw_status status = receiver->is_greeted ? spw__host_receiver_say(receiver, &why)
-                                             : hear_hello(receiver, &why);
+    if (!receiver->is_greeted)
+        status = hear_hello(receiver, &why);
+    else if (receiver->way == SPW__HOST_MEETING)
+        status = hear_nothing(receiver, &why);
+    else
+        status = spw__host_receiver_say(receiver, &why);
     if (status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN)
         return status;
     return spw__host_receiver_end(receiver, &why, error);

@@ -31,7 +31,8 @@ int spw__host_receiver_descriptor(const spw__host_receiver *receiver);
 /* SPW__HOST_READ and SPW__HOST_WRITE; nothing while all is said and no body is waited
  * for. */
 unsigned spw__host_receiver_interest(const spw__host_receiver *receiver);
-/* Hear the sender's hello, or say what is still to be said.
+/* Hear the sender's hello; then, until it is admitted, that it waits; after that say
+ * what is still to be said.
  * Errors: AGAIN (no hello yet), PEER_CLOSED, PROTOCOL, IO: whoever this was, free it.
  */
 spw_status spw__host_receiver_drive(spw__host_receiver *receiver, spw_error *error);

@@ -64,8 +64,9 @@ spw_status spw__host_sender_create(spw_context *context,
                                 "cannot find out who is at %s", options->path);
         goto fail;
     }
-    /* Where this is refused, reading is, and the receiver says so. */
-    sender->is_allowed = sender->peer.pid > 0 &&
+    /* Where this is refused, reading is, and the receiver says so. We need no
+     * permission of our own, and have but one to give. */
+    sender->is_allowed = sender->peer.pid > 0 && sender->peer.pid != sender->owner &&
                          sender->peer.uid == spw__peer_process_own_user() &&
                          spw__peer_process_allow(sender->peer.pid) == 0;
     *ret_sender = sender;
@@ -300,11 +301,21 @@ spw_status spw__host_sender_drive(spw__host_sender *sender, spw_error *error)
     return status == SPW_STATUS_OK ? SPW_STATUS_OK : end(sender, &why, error);
 }
 
+bool spw__host_sender_has_given_up(const spw__host_sender *sender)
+{
+    bool is_chosen =
+        sender->said == SPW__HOST_BY_DESCRIPTOR && !sender->uses_descriptors;
+    return sender->way > sender->said && !is_chosen &&
+           sender->reason.status != SPW_STATUS_PEER_CLOSED;
+}
+
 bool spw__host_sender_wants(const spw__host_sender *sender, const spw_payload *payload)
 {
     spw__message_references references = {.from_bytes = sender->from_bytes};
+    /* A forked child's memory is not the one that the receiver reads. */
     return (sender->way == SPW__HOST_BY_ADDRESS ||
             sender->way == SPW__HOST_BY_DESCRIPTOR) &&
+           sender->owner == spw__unix_socket_owner() &&
            spw__host_announcement_count(payload, &references) > 0;
 }
 

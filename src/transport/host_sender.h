@@ -38,6 +38,9 @@ spw_status spw__host_sender_drive(spw__host_sender *sender, spw_error *error);
 /* How new messages go, and, by stream or by descriptor, why no better. */
 spw__host_way spw__host_sender_way(const spw__host_sender *sender);
 const spw_error *spw__host_sender_reason(const spw__host_sender *sender);
+/* Whether it is for a reason of this end that they do not go as the receiver said: a
+ * memfd was refused, or the link failed. Not where the peer has gone. */
+bool spw__host_sender_has_given_up(const spw__host_sender *sender);
 
 /* Whether any body of the payload is to go by reference now. */
 bool spw__host_sender_wants(const spw__host_sender *sender, const spw_payload *payload);

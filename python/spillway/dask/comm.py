@@ -24,6 +24,7 @@ from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
 from spillway.dask.greeting import Greeting, greetings
+from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
@@ -319,6 +320,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        bridge_of(self._loop)  # what is wrong with it shows here, not at each peer
         addresses = await _passive_addresses(self.ip, self.port)
         backlog = int(dask.config.get("distributed.comm.socket-backlog"))
         for attempt in range(BIND_ATTEMPTS):

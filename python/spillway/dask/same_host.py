@@ -9,6 +9,7 @@ nobody else knows them. Everything else is checked by the library when they meet
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import tempfile
@@ -16,9 +17,9 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from spillway import _native
+from spillway import _native, in_force
 from spillway.dask import switches
-from spillway.dask.loop_bridge import bridge_of
+from spillway.dask.loop_bridge import THREADS_KEY, bridge_of, configured_threads
 
 if TYPE_CHECKING:
     from spillway.dask.stream import Stream
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 SECRET_BYTES = 16
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 LONGEST_PATH_BYTES = 107  # of a Unix socket, as the system has it
+
+SLOWER = "Large data goes a slower way between two processes of this host"
 
 _lock = threading.Lock()
 _places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, MeetingPlace | None] = (
@@ -47,7 +50,7 @@ def _say_once(text: str, reason: object) -> None:
 class MeetingPlace:
     """What one loop has of it. All methods are called in the loop's thread."""
 
-    __slots__ = ("_boot_id", "_meetings", "secret")
+    __slots__ = ("__weakref__", "_boot_id", "_meetings", "secret")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         with open(BOOT_ID_PATH, encoding="ascii") as file:
@@ -56,6 +59,8 @@ class MeetingPlace:
         self.secret = os.urandom(SECRET_BYTES)
         """What those tell who accept a connection of the loop. Those who make one tell
         a secret of their own."""
+        # Loops that still run when the interpreter ends are never given back.
+        weakref.finalize(self, _remove, self._meetings.path(), os.getpid())
         loop.add_reader(self._meetings.fileno(), self._let_in)
 
     def offer(self, secret: bytes) -> dict[str, Any]:
@@ -81,15 +86,16 @@ class MeetingPlace:
         own, peers = (
             (for_maker, for_acceptor) if is_maker else (for_acceptor, for_maker)
         )
-        stream.meet(self._meetings, own, theirs["path"], peers)
+        try:
+            stream.meet(self._meetings, own, theirs["path"], peers)
+        except _native.SpillwayError as error:
+            if stream.is_open():  # else whoever reads or writes next is told
+                _say_once(SLOWER, error)
 
     def _let_in(self) -> None:
         reason = self._meetings.on_readable()
         if reason is not None:
-            _say_once(
-                "A process of this host cannot send by the fastest way between two",
-                reason,
-            )
+            _say_once(SLOWER, reason)
 
 
 def place_of(loop: asyncio.AbstractEventLoop) -> MeetingPlace | None:
@@ -100,21 +106,53 @@ def place_of(loop: asyncio.AbstractEventLoop) -> MeetingPlace | None:
         try:
             place = MeetingPlace(loop)
         except OSError as error:
-            _say_once("Processes of this host send to us by sockets only", error)
+            _say_once(SLOWER, error)
+            in_force.same_host_off = str(error)
             place = None
         with _lock:
             _places[loop] = place
     return _places[loop]
 
 
-def _meetings_in(parent: str) -> _native.Meetings:
+def why_off() -> str | None:
+    """Why there is to be none in this process, None when there is."""
+    if switches.is_off(switches.SAME_HOST):
+        return f"{switches.VARIABLE}={switches.SAME_HOST}"
     try:
-        return _native.Meetings(parent)
-    except OSError:
-        # A directory of the user's may be too deep for a socket's path, or be gone.
-        if parent == "/tmp":
-            raise
-        return _native.Meetings("/tmp")
+        threads = configured_threads()
+    except ValueError as error:
+        return str(error)
+    return None if threads is not None else f"{THREADS_KEY} is 0"
+
+
+def _meetings_in(parent: str) -> _native.Meetings:
+    """Raises OSError where there can be none."""
+    fallback = "/tmp"
+    # A directory of the user's may be too deep for a socket's path, or be gone; and the
+    # handshake carries text.
+    if parent != fallback and _is_text(parent):
+        try:
+            return _native.Meetings(parent)
+        except OSError:
+            logger.debug("no place to meet in %s", parent, exc_info=True)
+    return _native.Meetings(fallback)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _remove(path: str, pid: int) -> None:
+    """What a meeting place made, unless it is a parent process's."""
+    if os.getpid() != pid:
+        return
+    with contextlib.suppress(OSError):  # whoever tidied up first left nothing
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
 
 
 def _is_offer(value: Any) -> bool:
@@ -126,7 +164,8 @@ def _is_offer(value: Any) -> bool:
         isinstance(value.get("boot"), str)
         and isinstance(path, str)
         and "\0" not in path
-        and len(path.encode(errors="replace")) <= LONGEST_PATH_BYTES
+        and _is_text(path)
+        and len(path.encode()) <= LONGEST_PATH_BYTES
         and isinstance(secret, bytes)
         and len(secret) == SECRET_BYTES
     )

@@ -76,7 +76,8 @@ SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
 SPW_EXPORT bool spw_connection_is_open(const spw_connection *connection);
 
 /* Local and peer address. Returns: the host's numeric text, which lives as long as the
- * connection, and the port. Errors: CLOSED (local only, no descriptor any more). */
+ * connection, and the port. Errors: CLOSED (local only: there is no descriptor any
+ * more, and nobody asked before). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_local(spw_connection *connection,
                                                          const char **ret_host,
                                                          uint16_t *ret_port,

@@ -105,14 +105,30 @@ class Listener:
     """Accepts connections on one numeric address."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None: ...
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor to watch for reading; another one once it serves. -1 once
+        closed."""
     def local(self) -> tuple[str, int]: ...
+    def serve(
+        self,
+        completions: Completions,
+        user_timeout_ms: int,
+        greeting: bytes,
+        greeting_same_host: bytes,
+        loopback_congestion: str | None = None,
+    ) -> None:
+        """Let threads accept, say the greeting (the one frame of a message; another one
+        to peers whose address is the one that they connected to; empty for none) and
+        begin to receive, however long Python does something else."""
     def accept(
         self,
         user_timeout_ms: int,
         loopback_congestion: str | None = None,
         completions: Completions = ...,
-    ) -> Connection | None: ...
+    ) -> Connection | None:
+        """The next connection, or None when none waits. A listener that serves made it
+        with what `serve` was given. After an error it accepts no more until this is
+        called again."""
     def close(self) -> None: ...
 
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:

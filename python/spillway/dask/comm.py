@@ -25,6 +25,7 @@ from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode, loads
 from spillway.dask.decode_cost import decode_bytes
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.greeting import Greeting, greetings
 from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.offload_threads import in_thread
 from spillway.dask.outgoing_message import OutgoingMessage
@@ -74,11 +75,14 @@ class SpillwayComm(Comm):
         offload_bytes: int = offload_setting.AUTO_BYTES,
         *,
         is_maker: bool = False,
+        greeting: Greeting | None = None,
     ) -> None:
         self._stream = stream
         self._has_policy = hook_offload.is_in_force()
         self._turn: asyncio.Future | None = None
         stream.offload_bytes = offload_bytes
+        # What the peer has been told already, and that until it is written once more.
+        self._greeting = self._said = greeting
         self._is_maker = is_maker
         self._place = place_of(stream.loop)
         self._offer: dict[str, Any] | None = None
@@ -123,6 +127,8 @@ class SpillwayComm(Comm):
         return self._is_closing or not self._stream.is_open()
 
     def handshake_info(self) -> dict[str, Any]:
+        if self._greeting is not None:
+            return dict(self._greeting.info)
         ours: dict[str, Any] = {"wire": WIRE_VERSION, "features": FEATURES}
         if self._offer is not None:
             ours[HOST_KEY] = self._offer
@@ -197,6 +203,8 @@ class SpillwayComm(Comm):
     async def write(
         self, msg: Any, serializers: Any = None, on_error: str = "message"
     ) -> int:
+        if self._said is not None:
+            return self._write_what_was_said(msg)
         if self.closed():
             raise CommClosedError(f"in {self}: closed")
         if self._offer is not None and self.remote_info:
@@ -277,6 +285,16 @@ class SpillwayComm(Comm):
         except BaseException:
             self.abort()
             raise
+
+    def _write_what_was_said(self, msg: Any) -> int:
+        greeting, self._said = self._said, None
+        if msg != greeting.info:
+            self.abort()
+            raise RuntimeError(
+                f"in {self}: the handshake info {greeting.info!r} has been sent, and "
+                f"cannot be replaced by {msg!r}"
+            )
+        return greeting.wire_bytes
 
     def _closed_error(self, error: _native.SpillwayError) -> CommClosedError:
         self._finalizer.detach()
@@ -399,6 +417,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task] = set()
         self._bound: tuple[str, int] | None = None
+        # What each of them says on its own.
+        self._greetings: dict[_native.Listener, dict[bool, Greeting]] = {}
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -417,11 +437,39 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 ):
                     raise
         self._bound = self._listeners[0].local()
+        self._serve_on_threads()
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
+    def _serve_on_threads(self) -> None:
+        """Where the loop has threads, let them accept, greet and begin to receive. Who
+        has changed how the handshake begins says it later, on the loop."""
+        settings = connection_settings(self._loop)
+        if "completions" not in settings:
+            return
+        said: dict[bool, Greeting] = {}
+        if type(self).on_connection is BaseListener.on_connection:
+            said = greetings(self.comm_class, self.prefix, self._loop)
+        frames = {same_host: each.frame for same_host, each in said.items()}
+        for listener in self._listeners:
+            try:
+                listener.serve(
+                    greeting=frames.get(False, b""),
+                    greeting_same_host=frames.get(True, b""),
+                    **settings,
+                )
+            except OSError as error:
+                logger.warning(
+                    "Connections to %s are accepted by their event loop alone: %s",
+                    self.listen_address,
+                    error,
+                )
+            else:
+                self._greetings[listener] = said
+
     def stop(self) -> None:
         listeners, self._listeners = self._listeners, []
+        self._greetings.clear()
         for listener in listeners:
             self._loop.remove_reader(listener.fileno())
             listener.close()
@@ -443,13 +491,16 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 return
             if connection is None:
                 return
-            task = self._loop.create_task(self._serve(Stream(connection, self._loop)))
+            stream = Stream(connection, self._loop)
+            said = self._greetings.get(listener, {})
+            task = self._loop.create_task(self._serve(stream, said))
             self._tasks.add(task)
             task.add_done_callback(self._served)
 
     def _accept_again(self, listener: _native.Listener) -> None:
         if listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
+            self._accept(listener)  # threads wait for that
 
     def _served(self, task: asyncio.Task) -> None:
         self._tasks.discard(task)
@@ -460,7 +511,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 exc_info=error,
             )
 
-    async def _serve(self, stream: Stream) -> None:
+    async def _serve(self, stream: Stream, said: dict[bool, Greeting]) -> None:
         try:
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError:
@@ -471,7 +522,10 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
             return
         peer = self.prefix + unparse_host_port(*stream.peer())
         offload_bytes = _offload_bytes(self._connection_args)
-        comm = self.comm_class(stream, local, peer, self.deserialize, offload_bytes)
+        greeting = said.get(stream.local()[0] == stream.peer()[0])
+        comm = self.comm_class(
+            stream, local, peer, self.deserialize, offload_bytes, greeting=greeting
+        )
         comm.allow_offload = self.allow_offload
         try:
             await self.on_connection(comm)

@@ -213,10 +213,13 @@ def test_addresses():
         assert near.peer()[0] == host
         assert listener.accept(0) is None
         near.close()
-        with pytest.raises(_native.SpillwayError) as caught:
-            near.local()
-        assert caught.value.status == "CLOSED"
+        assert near.local() == far.peer()  # what has been asked for stays known
         assert near.peer() == listener.local()
+        never_asked = _native.Connection.connect(*listener.local(), 0)
+        never_asked.close()
+        with pytest.raises(_native.SpillwayError) as caught:
+            never_asked.local()
+        assert caught.value.status == "CLOSED"
 
 
 def test_both_families_listen_on_one_port():

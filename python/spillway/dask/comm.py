@@ -29,6 +29,7 @@ from spillway.dask.greeting import Greeting, greetings
 from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.offload_threads import in_thread
 from spillway.dask.outgoing_message import OutgoingMessage
+from spillway.dask.queue_limit import configured_limit, is_small, limit_in_force
 from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
@@ -95,6 +96,7 @@ class SpillwayComm(Comm):
         self._peer_addr = peer_addr
         super().__init__(deserialize=deserialize)
         self._is_closing = False
+        self._queue_limit = configured_limit()
         self._finalizer = weakref.finalize(self, _close_dangling, stream, repr(self))
         self._finalizer.atexit = False
 
@@ -218,7 +220,7 @@ class SpillwayComm(Comm):
             frames = message.encode_here()
             if frames is None or self._turn is not None:
                 return await self._write_in_turn(message, frames)
-            size = self._send(frames)
+            size = await self._send(frames)
             if not message.is_plain:
                 offload_counts.add("encoded", "inline", size)
             return size
@@ -232,7 +234,7 @@ class SpillwayComm(Comm):
                 allow_offload=self.allow_offload,
                 **self._dumps_options(serializers, on_error),
             )
-        return self._send(frames)
+        return await self._send(frames)
 
     def _dumps_options(self, serializers: Any, on_error: str) -> dict[str, Any]:
         return {
@@ -262,7 +264,6 @@ class SpillwayComm(Comm):
                 frames = await message.encode_elsewhere()
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            size = self._send(frames)
         finally:
             # Who comes next waits for all before it, also when this one gave up.
             if before is None or before.done():
@@ -271,11 +272,16 @@ class SpillwayComm(Comm):
                 before.add_done_callback(lambda _: _end_turn(turn))
             if self._turn is turn and turn.done():
                 self._turn = None
+        # At once, unless there is no room for it; what is small need not wait for that.
+        size = await self._send(frames)
         if not message.is_plain:
             offload_counts.add("encoded", place, size)
         return size
 
-    def _send(self, frames: list) -> int:
+    async def _send(self, frames: list) -> int:
+        # Nothing of it has been sent: who is cancelled here may go on with the comm.
+        if self._stream.queued_bytes():
+            await self._wait_for_room(frames)
         try:
             return self._stream.send(frames)
         except _native.SpillwayError as error:
@@ -285,6 +291,11 @@ class SpillwayComm(Comm):
         except BaseException:
             self.abort()
             raise
+
+    async def _wait_for_room(self, frames: list) -> None:
+        limit_bytes = limit_in_force(self._queue_limit)
+        if limit_bytes and self._stream.is_full(limit_bytes) and not is_small(frames):
+            await self._stream.wait_for_room(limit_bytes)
 
     def _write_what_was_said(self, msg: Any) -> int:
         greeting, self._said = self._said, None

@@ -211,6 +211,10 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__reactor_lock(reactor);
     if (answer == SPW__STEP_DONE) {
         finish(task);
+    } else if (spw__task_is_recalled(task)) {
+        /* Its owner waits, and would find it running again if there were another event
+         * before it gets the lock. */
+        task->state = SPW__TASK_HOME;
     } else {
         task->state = SPW__TASK_ARMED;
         task->wants = (unsigned)answer;

@@ -69,6 +69,7 @@ static struct {
     size_t limit_bytes;
     bool swallows;
     void (*after_wait)(void *user);
+    void (*before_move)(void *user);
     void *user;
     _Atomic uint64_t calls, calls_of[CALL_COUNT];
 } faults = {.only = CALL_COUNT};
@@ -115,6 +116,12 @@ void io_fault_after_wait(void (*hook)(void *user), void *user)
     faults.user = user;
 }
 
+void io_fault_before_move(void (*hook)(void *user), void *user)
+{
+    faults.before_move = hook;
+    faults.user = user;
+}
+
 uint64_t io_fault_calls(void)
 {
     return faults.calls;
@@ -142,6 +149,8 @@ static int enter(io_call call, size_t *ret_limit)
     bool moves = call == CALL_SEND || call == CALL_RECEIVE;
     uint64_t of_call = ++faults.calls_of[call];
     uint64_t any = ++faults.calls;
+    if (moves && faults.before_move != NULL)
+        faults.before_move(faults.user);
     *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
     if ((faults.only == CALL_COUNT ? any : of_call) != faults.fail_at ||
         (faults.only != CALL_COUNT && faults.only != call))

@@ -149,7 +149,7 @@ static int enter(io_call call, size_t *ret_limit)
     bool moves = call == CALL_SEND || call == CALL_RECEIVE;
     uint64_t of_call = ++faults.calls_of[call];
     uint64_t any = ++faults.calls;
-    if (moves && faults.before_move != NULL)
+    if (faults.before_move != NULL && (call == CALL_SEND || call == CALL_RECEIVE))
         faults.before_move(faults.user);
     *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
     if ((faults.only == CALL_COUNT ? any : of_call) != faults.fail_at ||

@@ -214,7 +214,9 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__reactor_lock(reactor);
     if (answer == SPW__STEP_DONE) {
         finish(task);
-    } else if (answer == SPW__STEP_NOBODY) {
+    } else if (answer == SPW__STEP_NOBODY || spw__task_is_recalled(task)) {
+        /* An owner that waits would find it running again if there were another event
+         * before it gets the lock. */
         task->state = SPW__TASK_HOME;
     } else {
         task->state = SPW__TASK_ARMED;

@@ -76,7 +76,8 @@ SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
 SPW_EXPORT bool spw_connection_is_open(const spw_connection *connection);
 
 /* Local and peer address. Returns: the host's numeric text, which lives as long as the
- * connection, and the port. Errors: CLOSED (local only, no descriptor any more). */
+ * connection, and the port. Errors: CLOSED (local only: there is no descriptor any
+ * more, and nobody asked before). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_local(spw_connection *connection,
                                                          const char **ret_host,
                                                          uint16_t *ret_port,
@@ -112,6 +113,14 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *conne
 /* Bytes of the message under way that are still to come, as far as is known; 0 between
  * messages. Lets the owner decide whether on_readable is worth releasing a lock for. */
 SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connection);
+
+/* From how many bytes on the owner does work on this connection's messages (encoding,
+ * compression, and the reverse) on another thread than the one that drives it; 0, as at
+ * first, for never. The library stores it, so that whoever holds the connection can set
+ * or ask it, and does no such work itself. Thread: any. */
+SPW_EXPORT void spw_connection_set_offload_bytes(spw_connection *connection,
+                                                 uint64_t bytes);
+SPW_EXPORT uint64_t spw_connection_offload_bytes(const spw_connection *connection);
 
 /* Read what is there. OK: call receive again (a message may be whole, or the connection
  * has ended, which receive then reports). AGAIN: not yet.

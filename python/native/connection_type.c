@@ -23,8 +23,9 @@ typedef struct connection_object {
     PyObject *completions;                    /* NULL: it was given none */
     PyObject *meetings;                       /* NULL: it has not met its peer */
     bool is_busy;
-    bool is_close_due; /* close() came while is_busy */
-    bool was_open;     /* what open answers while is_busy */
+    bool is_close_due;       /* close() came while is_busy */
+    bool was_open;           /* what open answers while is_busy */
+    uint64_t received_bytes; /* of the message that receive returned last */
 } connection_object;
 
 /* Whether a call that is to move bytes is worth letting go of the GIL: what goes to a
@@ -76,6 +77,7 @@ PyObject *connection_wrap(module_state *state, spw_connection *connection,
     self->is_busy = false;
     self->is_close_due = false;
     self->was_open = true;
+    self->received_bytes = 0;
     return (PyObject *)self;
 }
 
@@ -251,6 +253,7 @@ static PyObject *connection_receive(PyObject *object, PyObject *ignored)
     if (status != SPW_STATUS_OK)
         return raise_status(state, &error);
     PyObject *frames = frames_from_payload(state, payload);
+    self->received_bytes = spw_payload_bytes(payload);
     spw_payload_free(payload);
     return frames;
 }
@@ -345,6 +348,35 @@ static PyObject *connection_close(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *connection_get_received_bytes(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    return PyLong_FromUnsignedLongLong(((connection_object *)object)->received_bytes);
+}
+
+static PyObject *connection_get_offload_bytes(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    connection_object *self = (connection_object *)object;
+    return PyLong_FromUnsignedLongLong(spw_connection_offload_bytes(self->connection));
+}
+
+static int connection_set_offload_bytes(PyObject *object, PyObject *value,
+                                        void *ignored)
+{
+    (void)ignored;
+    connection_object *self = (connection_object *)object;
+    uint64_t bytes;
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "offload_bytes cannot be deleted");
+        return -1;
+    }
+    if (!bytes_argument(value, &bytes))
+        return -1;
+    spw_connection_set_offload_bytes(self->connection, bytes);
+    return 0;
+}
+
 PyTypeObject *connection_type_create(PyObject *module)
 {
     static PyMethodDef methods[] = {
@@ -388,6 +420,12 @@ PyTypeObject *connection_type_create(PyObject *module)
          "True until the outcome of connect is known.", NULL},
         {"open", connection_get_open, NULL,
          "False once closed here, closed by the peer, or failed.", NULL},
+        {"received_bytes", connection_get_received_bytes, NULL,
+         "Bytes of the frames that receive returned last.", NULL},
+        {"offload_bytes", connection_get_offload_bytes, connection_set_offload_bytes,
+         "From how many bytes on work on messages leaves the loop's thread; 0 for "
+         "never. Stored for whoever does that work.",
+         NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot slots[] = {

@@ -1,5 +1,6 @@
 /* Listener. Every call is short and keeps the GIL. Not tracked by the garbage
- * collector: it refers to no Python object but its type. */
+ * collector: it refers to no Python object but its type and its completions, which
+ * refer to nothing. */
 #include "listener_type.h"
 
 #include "completions_type.h"
@@ -9,6 +10,7 @@
 
 typedef struct listener_object {
     PyObject_HEAD spw_listener *listener; /* NULL once closed */
+    PyObject *completions;                /* NULL: it does not serve */
 } listener_object;
 
 static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -32,6 +34,7 @@ static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         return NULL;
     }
     self->listener = listener;
+    self->completions = NULL;
     return (PyObject *)self;
 }
 
@@ -39,6 +42,7 @@ static void listener_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     spw_listener_free(((listener_object *)self)->listener);
+    Py_XDECREF(((listener_object *)self)->completions);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -74,6 +78,34 @@ static PyObject *listener_local(PyObject *self, PyObject *ignored)
     return Py_BuildValue("(sH)", host, port);
 }
 
+static PyObject *listener_serve(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"completions",        "user_timeout_ms",     "greeting",
+                            "greeting_same_host", "loopback_congestion", NULL};
+    listener_object *self = (listener_object *)object;
+    module_state *state = module_state_of(object);
+    spw_listener_options options = SPW_LISTENER_OPTIONS_INIT;
+    PyObject *completions;
+    Py_ssize_t size, same_host_size;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O!O&y#y#|z:serve", names, state->completions_type,
+            &completions, milliseconds_argument, &options.connection.user_timeout_ms,
+            &options.greeting, &size, &options.greeting_same_host, &same_host_size,
+            &options.connection.loopback_congestion))
+        return NULL;
+    options.connection.completions = completions_of(completions);
+    options.greeting_bytes = (size_t)size;
+    options.greeting_same_host_bytes = (size_t)same_host_size;
+    spw_listener *listener = opened(object);
+    if (listener == NULL)
+        return NULL;
+    spw_error error;
+    if (spw_listener_serve(listener, &options, &error) != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    self->completions = Py_NewRef(completions);
+    Py_RETURN_NONE;
+}
+
 static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"user_timeout_ms", "loopback_congestion", "completions",
@@ -86,6 +118,8 @@ static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywo
                                      &options.loopback_congestion,
                                      state->completions_type, &completions))
         return NULL;
+    if (((listener_object *)self)->completions != NULL)
+        completions = ((listener_object *)self)->completions;
     options.completions = completions_of(completions);
     spw_listener *listener = opened(self);
     if (listener == NULL)
@@ -117,7 +151,14 @@ PyTypeObject *listener_type_create(PyObject *module)
         {"accept", (PyCFunction)(void (*)(void))listener_accept,
          METH_VARARGS | METH_KEYWORDS,
          "accept(user_timeout_ms, loopback_congestion=None, completions=...)\n--\n\n"
-         "The next connection, or None when none waits."},
+         "The next connection, or None when none waits. A listener that serves made it "
+         "with what serve was given."},
+        {"serve", (PyCFunction)(void (*)(void))listener_serve,
+         METH_VARARGS | METH_KEYWORDS,
+         "serve(completions, user_timeout_ms, greeting, greeting_same_host, "
+         "loopback_congestion=None)\n--\n\n"
+         "Let threads accept, say the greeting and begin to receive. fileno() is then "
+         "readable when accept has something to tell."},
         {"close", listener_close, METH_NOARGS, "Stop listening."},
         {NULL, NULL, 0, NULL},
     };

@@ -58,6 +58,15 @@ class Connection:
         """Queue a message, send what the socket takes now, and return its bytes on the
         wire. The frames stay referenced until they are sent."""
     def queued_bytes(self) -> int: ...
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that `receive` returned last."""
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop's thread; 0, as at
+        first, for never. Stored for whoever does that work. Any thread."""
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None: ...
     def receive(self) -> list[bytes | memoryview] | None:
         """The next message, or None when it has not arrived whole. Frames up to 64 KiB
         that only the decoder reads (the first one) come as bytes, the others as
@@ -96,14 +105,30 @@ class Listener:
     """Accepts connections on one numeric address."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None: ...
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor to watch for reading; another one once it serves. -1 once
+        closed."""
     def local(self) -> tuple[str, int]: ...
+    def serve(
+        self,
+        completions: Completions,
+        user_timeout_ms: int,
+        greeting: bytes,
+        greeting_same_host: bytes,
+        loopback_congestion: str | None = None,
+    ) -> None:
+        """Let threads accept, say the greeting (the one frame of a message; another one
+        to peers whose address is the one that they connected to; empty for none) and
+        begin to receive, however long Python does something else."""
     def accept(
         self,
         user_timeout_ms: int,
         loopback_congestion: str | None = None,
         completions: Completions = ...,
-    ) -> Connection | None: ...
+    ) -> Connection | None:
+        """The next connection, or None when none waits. A listener that serves made it
+        with what `serve` was given. After an error it accepts no more until this is
+        called again."""
     def close(self) -> None: ...
 
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:

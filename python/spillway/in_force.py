@@ -7,9 +7,9 @@ is apart from both so that stats() needs neither Dask nor the C library.
 ON = "on"
 
 TRANSPORT, SAME_HOST = "transport", "same_host"
-PARTS = (TRANSPORT, SAME_HOST)
-"""What can be on or off: the hook that makes it work, and what the transport does by
-itself, so that it is off wherever that is."""
+PARTS = (TRANSPORT, SAME_HOST, "malloc", "offload")
+"""What can be on or off: each is the name of the hook that makes it work, but for
+same_host, which the transport does by itself, so that it is off wherever that is."""
 
 hooks: dict[str, str] = {}
 """For each place where we enter Dask: ON, or why it is off. Empty until enable(), and
@@ -33,8 +33,8 @@ def why_off(part: str) -> str | None:
 
 def parts() -> dict[str, dict[str, bool | str | None]]:
     """For each part whether it is on, and why it is not."""
-    transport_off = why_off(TRANSPORT)
-    reasons = {TRANSPORT: transport_off, SAME_HOST: transport_off or same_host_off}
+    reasons = {part: why_off(part) for part in PARTS}
+    reasons[SAME_HOST] = reasons[TRANSPORT] or same_host_off
     return {
         part: {"on": reason is None, "why_off": reason}
         for part, reason in reasons.items()

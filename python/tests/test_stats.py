@@ -36,6 +36,7 @@ def test_has_every_figure_in_plain_types():
         "messages",
         "bytes",
         "copies",
+        "offload",
         "connections",
         "same_host",
         "regions",
@@ -53,6 +54,8 @@ def test_has_every_figure_in_plain_types():
         "by_descriptor",
         "by_stream",
     }
+    assert set(got["offload"]) == {"encoded", "decoded"}
+    assert set(got["offload"]["encoded"]) == {"inline", "offloaded"}
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -165,7 +165,10 @@ static int rearm(const spw_reactor *reactor, const spw__watch *watch)
 static void finish(spw__task *task)
 {
     task->state = SPW__TASK_DONE;
-    spw__completions_add(task);
+    if (task->completions != NULL)
+        spw__completions_add(task);
+    else if (task->sign >= 0)
+        spw__sign_raise(task->sign);
 }
 
 /* Wait for what is wanted after an event, which has disarmed the descriptor. A task
@@ -211,7 +214,9 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__reactor_lock(reactor);
     if (answer == SPW__STEP_DONE) {
         finish(task);
-    } else if (answer == SPW__STEP_NOBODY) {
+    } else if (answer == SPW__STEP_NOBODY || spw__task_is_recalled(task)) {
+        /* An owner that waits would find it running again if there were another event
+         * before it gets the lock. */
         task->state = SPW__TASK_HOME;
     } else {
         task->state = SPW__TASK_ARMED;
@@ -318,19 +323,17 @@ static void complain(const spw_reactor *reactor, int answer)
         -answer);
 }
 
-/* As arm; task NULL: prepare for it. */
-static bool arm(spw_completions *completions, spw__watch *watch, int descriptor,
+/* As arm; task NULL: prepare for it. Where the task comes back is written into it
+ * already. */
+static bool arm(spw_reactor *reactor, spw__watch *watch, int descriptor,
                 spw__task *task, unsigned wants)
 {
-    spw_reactor *reactor = completions->reactor;
     if (!is_of_this_process(reactor))
         return false;
     spw__reactor_lock(reactor);
     watch->descriptor = descriptor;
-    if (task != NULL) {
-        task->completions = completions;
+    if (task != NULL)
         task->wants = wants;
-    }
     bool is_done;
     int answer = send_away(reactor, watch, task, &is_done);
     bool is_news = answer < 0 && !reactor->has_complained;
@@ -345,12 +348,21 @@ static bool arm(spw_completions *completions, spw__watch *watch, int descriptor,
 bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,
                    spw__task *task, unsigned wants)
 {
-    return arm(completions, watch, descriptor, task, wants);
+    task->completions = completions;
+    return arm(completions->reactor, watch, descriptor, task, wants);
+}
+
+bool spw__task_arm_apart(spw_completions *completions, spw__watch *watch,
+                         int descriptor, spw__task *task, unsigned wants, int sign)
+{
+    task->completions = NULL;
+    task->sign = sign;
+    return arm(completions->reactor, watch, descriptor, task, wants);
 }
 
 bool spw__watch_prepare(spw_completions *completions, spw__watch *watch, int descriptor)
 {
-    return arm(completions, watch, descriptor, NULL, 0);
+    return arm(completions->reactor, watch, descriptor, NULL, 0);
 }
 
 bool spw__task_recall(spw__watch *watch, spw__task *task)
@@ -363,7 +375,7 @@ bool spw__task_recall(spw__watch *watch, spw__task *task)
     while (task->state == SPW__TASK_RUNNING)
         (void)pthread_cond_wait(&reactor->step_ended, &reactor->lock);
     atomic_store_explicit(&task->is_recalled, false, memory_order_relaxed);
-    if (task->state == SPW__TASK_DONE)
+    if (task->state == SPW__TASK_DONE && task->completions != NULL)
         spw__completions_remove(task);
     task->state = SPW__TASK_HOME;
     spw__reactor_unlock(reactor);

@@ -4,7 +4,8 @@
  * writes. A task is either with its owner, who may touch what it works on, or away,
  * when only a thread may. It goes away by arm, and comes back in one of two ways: its
  * step says that it is done, and the owner finds it among the completions; or the owner
- * recalls it. Nothing else is shared, so nothing else is locked.
+ * recalls it. A task that is armed apart comes back by recall alone, and waits for that
+ * once it is done. Nothing else is shared, so nothing else is locked.
  *
  * Threading contract: prepare, arm, recall, forget and next are called by the owner; a
  * step runs on a thread of the reactor, one step of a task at a time. A step calls
@@ -33,7 +34,7 @@ typedef enum spw__task_state {
     SPW__TASK_HOME,    /* with its owner */
     SPW__TASK_ARMED,   /* waiting for the descriptor */
     SPW__TASK_RUNNING, /* in its step */
-    SPW__TASK_DONE     /* among the completions */
+    SPW__TASK_DONE     /* among the completions, or apart */
 } spw__task_state;
 
 struct spw__task {
@@ -44,7 +45,8 @@ struct spw__task {
     /* All below: guarded by the reactor's lock. */
     spw__task_state state;
     unsigned wants;               /* SPW__READY_..., while ARMED */
-    spw_completions *completions; /* where it comes back */
+    spw_completions *completions; /* where it comes back; NULL: it is armed apart */
+    int sign;                     /* apart: raised when it is done; -1: none */
     spw__task *next, *previous;   /* there */
 };
 
@@ -62,6 +64,10 @@ struct spw__watch {
  * watch to be had, or the reactor is a parent process's. */
 bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,
                    spw__task *task, unsigned wants);
+/* The same for a task that comes back by recall alone. When it is done, sign is raised
+ * (-1: none is), which only the owner clears. Completions only tell the reactor. */
+bool spw__task_arm_apart(spw_completions *completions, spw__watch *watch,
+                         int descriptor, spw__task *task, unsigned wants, int sign);
 /* Have the reactor know the descriptor of a watch, and its threads run, so that an arm
  * is not refused later on for want of either. Only while both tasks are home.
  * Returns: false as arm does. */

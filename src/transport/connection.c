@@ -12,7 +12,8 @@
 #include "context/figures.h"
 #include "transport/connection_state.h"
 
-static spw_status check_options(const spw_connection_options *options, spw_error *error)
+spw_status spw__connection_check_options(const spw_connection_options *options,
+                                         spw_error *error)
 {
     if (options == NULL || options->struct_size != sizeof *options)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
@@ -87,7 +88,7 @@ spw_status spw_connection_connect(spw_context *context, const char *host, uint16
 {
     spw__socket_address peer;
     spw_connection *connection;
-    spw_status status = check_options(options, error);
+    spw_status status = spw__connection_check_options(options, error);
     if (status == SPW_STATUS_OK)
         status = spw__address_parse(host, port, &peer, error);
     if (status == SPW_STATUS_OK)
@@ -115,7 +116,7 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  spw_connection **ret_connection, spw_error *error)
 {
     spw_connection *connection;
-    spw_status status = check_options(options, error);
+    spw_status status = spw__connection_check_options(options, error);
     if (status == SPW_STATUS_OK)
         status = make(context, options, peer, &connection, error);
     if (status != SPW_STATUS_OK)
@@ -140,9 +141,7 @@ void spw__connection_stop_reading(spw_connection *connection)
 {
     spw__message_reader_free(connection->reader);
     connection->reader = NULL;
-    spw__release(connection->context, connection->ahead.data, SPW__READ_AHEAD_BYTES,
-                 _Alignof(max_align_t));
-    connection->ahead = (read_ahead){0};
+    spw__connection_drop_ahead(connection);
 }
 
 void spw__connection_end(spw_connection *connection, const spw_error *why)
@@ -191,11 +190,9 @@ void spw_connection_close(spw_connection *connection)
     }
     spw_connection_let_go(connection);
     spw__connection_stop_reading(connection);
-    spw_payload *ready = connection->ready;
-    connection->ready = NULL;
     /* These run release callbacks, which may come back to the connection: by now it has
-     * ended and holds nothing. */
-    spw_payload_free(ready);
+     * ended, and each message is out of it before it is freed. */
+    spw__ready_queue_clear(&connection->ready);
     spw__send_queue_reap(&connection->queue);
     spw__connection_free_host(connection);
 }
@@ -235,8 +232,8 @@ unsigned spw_connection_interest(const spw_connection *connection)
     /* Also when nobody waits for a message, for that is how an idle connection learns
      * that its peer has gone; but never while something waits to be received, or a
      * level-triggered loop would spin. */
-    bool holds_something =
-        connection->ready != NULL || connection->ahead.start < connection->ahead.end;
+    bool holds_something = !spw__ready_queue_is_empty(&connection->ready) ||
+                           connection->ahead.start < connection->ahead.end;
     return holds_something ? interest : interest | SPW_INTEREST_READ;
 }
 
@@ -253,10 +250,10 @@ bool spw_connection_is_open(const spw_connection *connection)
 spw_status spw_connection_local(spw_connection *connection, const char **ret_host,
                                 uint16_t *ret_port, spw_error *error)
 {
-    if (connection->phase == CONNECTION_ENDED)
-        return spw__error_set(error, SPW_STATUS_CLOSED, 0,
-                              "a closed connection has no local address");
     if (connection->local_host[0] == '\0') {
+        if (connection->phase == CONNECTION_ENDED)
+            return spw__error_set(error, SPW_STATUS_CLOSED, 0,
+                                  "a closed connection has no local address");
         spw__socket_address local;
         int answer = spw__socket_local(connection->stream.descriptor, &local);
         if (answer < 0)

@@ -29,23 +29,47 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
     way->task = task;
     way->is_away = true;
     way->fault.status = SPW_STATUS_OK;
-    if (spw__task_arm(connection->completions, watch, descriptor, task, wants))
-        return true;
-    way->is_away = false;
-    return false;
+    bool is_away =
+        connection->is_untaken
+            ? spw__task_arm_apart(connection->completions, watch, descriptor, task,
+                                  wants, -1)
+            : spw__task_arm(connection->completions, watch, descriptor, task, wants);
+    if (!is_away)
+        way->is_away = false;
+    return is_away;
 }
 
-bool spw__connection_send_away(spw_connection *connection, direction *way,
-                               uint64_t bytes)
+/* By the stream. Returns: whether it went. */
+static bool go(spw_connection *connection, direction *way)
 {
-    if (spw_connection_is_inline(connection, bytes) ||
-        connection->phase != CONNECTION_OPEN)
-        return false;
     spw__watch *watch = &connection->watch;
     bool is_sending = way == &connection->sending;
     return spw__connection_go_by(
         connection, way, watch, is_sending ? &watch->writing : &watch->reading,
         connection->stream.descriptor, is_sending ? SPW__STEP_WRITE : SPW__STEP_READ);
+}
+
+bool spw__connection_send_away(spw_connection *connection, direction *way,
+                               uint64_t bytes)
+{
+    return !spw_connection_is_inline(connection, bytes) &&
+           connection->phase == CONNECTION_OPEN && go(connection, way);
+}
+
+void spw__connection_go_untaken(spw_connection *connection)
+{
+    if (connection->phase != CONNECTION_OPEN)
+        return;
+    if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
+        (void)go(connection, &connection->sending);
+    (void)go(connection, &connection->receiving);
+}
+
+void spw__connection_take(spw_connection *connection)
+{
+    spw__connection_call_home(connection, &connection->receiving);
+    spw__connection_call_home(connection, &connection->sending);
+    connection->is_untaken = false;
 }
 
 /* The process was forked while a thread of the parent worked on this: what there is of
@@ -54,7 +78,7 @@ static void abandon(spw_connection *connection, direction *lost)
 {
     if (lost == &connection->receiving) {
         connection->reader = NULL;
-        connection->ready = NULL;
+        connection->ready = (spw__ready_queue){0};
         connection->ahead = (read_ahead){0};
         spw__connection_abandon_receiver(connection);
     } else if (lost == &connection->announcing) {
@@ -72,13 +96,12 @@ static void abandon(spw_connection *connection, direction *lost)
 static void arrive(spw_connection *connection, direction *way)
 {
     way->is_away = false;
-    if (way == &connection->receiving)
+    if (way == &connection->receiving) {
         spw__connection_say_rest(connection);
-    if (way->fault.status == SPW_STATUS_OK)
+        spw__connection_receiving_arrived(connection);
         return;
-    if (way == &connection->receiving)
-        spw__connection_fail_receiving(connection, &way->fault);
-    else if (connection->phase != CONNECTION_ENDED)
+    }
+    if (way->fault.status != SPW_STATUS_OK && connection->phase != CONNECTION_ENDED)
         spw__connection_end(connection, &way->fault);
 }
 

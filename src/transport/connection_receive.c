@@ -18,17 +18,59 @@ static const uint64_t ASK_AGAIN_BYTES = 64 * 1024;
 /* One call reads no more of a body than this, so that the owner's loop, or what else
  * waits for the thread, gets its turn even while the peer sends as fast as we read. */
 static const uint64_t RECEIVE_TURN_BYTES = (uint64_t)64 << 20;
+/* The same while nobody has taken the connection, in calls of the system or messages.
+ */
+static const int UNTAKEN_TURN_CALLS = 16;
 
 static bool has_read_ahead(const spw_connection *connection)
 {
     return connection->ahead.start < connection->ahead.end;
 }
 
+void spw__connection_drop_ahead(spw_connection *connection)
+{
+    spw__release(connection->context, connection->ahead.data,
+                 connection->ahead.capacity, _Alignof(max_align_t));
+    connection->ahead = (read_ahead){0};
+}
+
+/* Have memory to read ahead: more of it once what there was has been filled, unless
+ * what follows is a body that is read to its place. Only when nothing is read ahead.
+ * Returns: false when there is none. */
+static bool prepare_ahead(spw_connection *connection)
+{
+    read_ahead *ahead = &connection->ahead;
+    size_t capacity = SPW__READ_AHEAD_LEAST, direct;
+    if (ahead->data != NULL) {
+        if (connection->is_drained || ahead->capacity == SPW__READ_AHEAD_MOST)
+            return true;
+        (void)spw__message_reader_direct(connection->reader, &direct);
+        if (direct >= DIRECT_FROM_BYTES)
+            return true;
+        capacity = SPW__READ_AHEAD_MOST;
+    }
+    char *data = spw__allocate(connection->context, capacity, _Alignof(max_align_t));
+    if (data == NULL)
+        return false;
+    spw__connection_drop_ahead(connection);
+    *ahead = (read_ahead){.data = data, .capacity = capacity};
+    return true;
+}
+
+/* Nothing is under way: what a burst needed is not kept until the next. */
+static void give_back_ahead(spw_connection *connection)
+{
+    if (connection->ahead.capacity > SPW__READ_AHEAD_LEAST &&
+        spw__message_reader_is_idle(connection->reader))
+        spw__connection_drop_ahead(connection);
+}
+
 static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
         return;
-    connection->ready = spw__message_reader_take(connection->reader);
+    spw__ready_queue_push(&connection->ready,
+                          spw__message_reader_take(connection->reader));
     connection->is_wanted = false;
     spw__count(connection->context, SPW__FIGURE_MESSAGES_RECEIVED, 1);
 }
@@ -74,20 +116,30 @@ static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
         given = size < DIRECT_MAX_BYTES ? size : DIRECT_MAX_BYTES;
         pieces[count++] = (struct iovec){direct, given};
     }
-    pieces[count++] = (struct iovec){connection->ahead.data, SPW__READ_AHEAD_BYTES};
-    *ret_given = given + SPW__READ_AHEAD_BYTES;
+    const read_ahead *ahead = &connection->ahead;
+    pieces[count++] = (struct iovec){ahead->data, ahead->capacity};
+    *ret_given = given + ahead->capacity;
     return count;
 }
 
-/* One system call, and what follows from it. Only when nothing is ready or read ahead.
+/* What nobody waits for stays unparsed, and so no memory is taken for its body. But
+ * what a new peer says first is made whole before its owner comes round to taking it.
+ */
+static bool wants_message(const spw_connection *connection)
+{
+    const spw__ready_queue *ready = &connection->ready;
+    return connection->is_untaken
+               ? !spw__ready_queue_is_full(ready)
+               : connection->is_wanted && spw__ready_queue_is_empty(ready);
+}
+
+/* One system call, and what follows from it. Only when nothing is read ahead, and there
+ * is room for what is made whole.
  * Errors: AGAIN, why the connection has ended. */
 static spw_status read_once(spw_connection *connection, spw_error *error)
 {
     read_ahead *ahead = &connection->ahead;
-    if (ahead->data == NULL)
-        ahead->data = spw__allocate(connection->context, SPW__READ_AHEAD_BYTES,
-                                    _Alignof(max_align_t));
-    if (ahead->data == NULL)
+    if (!prepare_ahead(connection))
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory to receive from %s", connection->peer_host);
     struct iovec pieces[2];
@@ -101,7 +153,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
-    size_t direct = given - SPW__READ_AHEAD_BYTES;
+    size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
     ahead->start = 0;
@@ -112,9 +164,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
             return status;
         take_whole(connection);
     }
-    /* What nobody waits for stays unparsed, and so no memory is taken for its body. */
-    if (connection->ready == NULL && connection->is_wanted &&
-        has_read_ahead(connection))
+    if (wants_message(connection) && has_read_ahead(connection))
         status = parse(connection, error);
     return status;
 }
@@ -134,7 +184,7 @@ static bool has_to_parse(const spw_connection *connection)
 
 static bool has_news(const spw_connection *connection)
 {
-    return connection->ready != NULL || has_to_parse(connection);
+    return !spw__ready_queue_is_empty(&connection->ready) || has_to_parse(connection);
 }
 
 /* Some of a body that does not come in the stream, and what follows from it. Errors: as
@@ -145,7 +195,7 @@ static spw_status fetch_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     take_whole(connection);
-    if (connection->ready == NULL && has_to_parse(connection))
+    if (spw__ready_queue_is_empty(&connection->ready) && has_to_parse(connection))
         status = parse(connection, error);
     return status;
 }
@@ -194,6 +244,34 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
     return has_news(connection) ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
 }
 
+/* Read ahead of the owner. Returns: OK when enough waits for it, AGAIN when the socket
+ * is empty or the turn is over. Errors: why the connection has ended. */
+static spw_status read_untaken(spw_connection *connection, spw_error *error)
+{
+    for (int i = 0; i < UNTAKEN_TURN_CALLS && wants_message(connection); i++) {
+        spw_status status = has_read_ahead(connection) ? parse(connection, error)
+                                                       : read_once(connection, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        if (spw__task_is_recalled(connection->receiving.task))
+            break;
+    }
+    return wants_message(connection) ? SPW_STATUS_AGAIN : SPW_STATUS_OK;
+}
+
+/* What ended the stream on a thread is told when the messages before it are taken. */
+static bool is_fault_due(const spw_connection *connection)
+{
+    return connection->receiving.fault.status != SPW_STATUS_OK &&
+           spw__ready_queue_is_empty(&connection->ready);
+}
+
+void spw__connection_receiving_arrived(spw_connection *connection)
+{
+    if (is_fault_due(connection))
+        spw__connection_fail_receiving(connection, &connection->receiving.fault);
+}
+
 /* There are no news for the owner's thread, and perhaps what is to come is not for it.
  * Returns: AGAIN. Errors: why a body cannot be brought. */
 static spw_status go_on_away(spw_connection *connection, spw_error *error)
@@ -213,6 +291,9 @@ spw_status spw_connection_on_readable(spw_connection *connection)
         return SPW_STATUS_OK;
     if (connection->phase == CONNECTION_CONNECTING || connection->receiving.is_away)
         return SPW_STATUS_AGAIN;
+    spw__connection_receiving_arrived(connection);
+    if (connection->phase == CONNECTION_ENDED)
+        return SPW_STATUS_OK;
     spw_error why;
     spw_status status = read_turn(connection, &why);
     if (status == SPW_STATUS_AGAIN)
@@ -226,7 +307,8 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
 {
     spw_connection *connection = task->subject;
     spw_error why;
-    spw_status status = read_turn(connection, &why);
+    spw_status status = connection->is_untaken ? read_untaken(connection, &why)
+                                               : read_turn(connection, &why);
     if (status == SPW_STATUS_AGAIN)
         return spw__connection_receive_next(connection);
     if (status != SPW_STATUS_OK)
@@ -239,23 +321,25 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
 {
     if (connection->receiving.is_away)
         return SPW_STATUS_AGAIN;
+    spw__ready_queue *ready = &connection->ready;
     spw_error why;
     spw_status status = SPW_STATUS_OK;
-    if (connection->ready == NULL && has_to_parse(connection))
+    spw__connection_receiving_arrived(connection);
+    if (spw__ready_queue_is_empty(ready) && has_to_parse(connection))
         status = parse(connection, &why);
-    while (connection->ready == NULL && status == SPW_STATUS_OK &&
+    while (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
            spw__connection_is_remote(connection) &&
            spw__connection_may_fetch(connection))
         status = fetch_once(connection, &why);
     spw__connection_say_rest(connection);
     /* The last read was filled to the brim: most likely there is more. */
-    if (connection->ready == NULL && status == SPW_STATUS_OK &&
+    if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&
         !spw__connection_is_remote(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
     }
-    bool has_to_wait = connection->ready == NULL &&
+    bool has_to_wait = spw__ready_queue_is_empty(ready) &&
                        connection->phase == CONNECTION_OPEN &&
                        (status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN);
     connection->is_wanted |= has_to_wait;
@@ -263,9 +347,8 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         status = go_on_away(connection, &why);
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         spw__connection_fail_receiving(connection, &why);
-    if (connection->ready != NULL) {
-        *ret_payload = connection->ready;
-        connection->ready = NULL;
+    if (!spw__ready_queue_is_empty(ready)) {
+        *ret_payload = spw__ready_queue_pop(ready);
         return SPW_STATUS_OK;
     }
     if (connection->phase == CONNECTION_ENDED) {
@@ -273,6 +356,8 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         return spw__connection_tell_end(connection, error);
     }
     connection->is_wanted = true;
+    if (!connection->receiving.is_away)
+        give_back_ahead(connection);
     return SPW_STATUS_AGAIN;
 }
 

@@ -5,11 +5,14 @@
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
+#include <stdatomic.h>
+
 #include "framing/message_reader.h"
 #include "reactor/task.h"
 #include "spillway/connection.h"
 #include "transport/address.h"
 #include "transport/connection_host.h"
+#include "transport/ready_queue.h"
 #include "transport/send_queue.h"
 #include "transport/stream_tcp.h"
 
@@ -21,7 +24,8 @@ typedef enum connection_phase {
 
 /* What has been read from the socket and not yet parsed. */
 typedef struct read_ahead {
-    char *data; /* SPW__READ_AHEAD_BYTES once the first byte is read, else NULL */
+    char *data;      /* NULL until something is read */
+    size_t capacity; /* of data: SPW__READ_AHEAD_..., 0 without */
     size_t start, end;
 } read_ahead;
 
@@ -36,9 +40,10 @@ typedef struct direction {
 } direction;
 
 /* Invariants: the stream is open unless the phase is ENDED, and only then end says why.
- * At most one message is ready. While the reader is inside a message, the read-ahead is
- * empty: the socket is read only when nothing read before is left to parse. The reader
- * is NULL only after the end, when nothing is left to parse. */
+ * Only while it is untaken is more than one message ready. While the reader is inside a
+ * message, the read-ahead is empty: the socket is read only when nothing read before is
+ * left to parse. The reader is NULL only after the end, when nothing is left to parse.
+ */
 struct spw_connection {
     /* Fixed. */
     spw_context *context;         /* one reference */
@@ -56,7 +61,7 @@ struct spw_connection {
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
     spw__message_reader *reader;
-    spw_payload *ready;
+    spw__ready_queue ready;
     read_ahead ahead;
     /* Of sending. */
     direction sending;
@@ -64,14 +69,23 @@ struct spw_connection {
     /* For a peer of the same host; see connection_host.c. */
     direction announcing;
     _Atomic(struct spw__connection_host *) host; /* NULL: there is none */
+    /* Accepted on a thread, and not taken by its owner yet: whatever goes away comes
+     * back only by being called home. */
+    bool is_untaken;
+    spw_connection *next_untaken; /* of its listener */
     /* Of the owner. */
+    atomic_uint_least64_t offload_bytes; /* any thread; see connection_offload.c */
     uint16_t local_port, peer_port;
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };
 
-/* 64 KiB take a burst of small messages in one call and stay in the cache. */
-enum { SPW__READ_AHEAD_BYTES = 64 * 1024 };
+/* 64 KiB take a burst of small messages in one call and stay in the cache. A connection
+ * on which little arrives makes do with less, for there may be thousands of them. */
+enum { SPW__READ_AHEAD_LEAST = 8 * 1024, SPW__READ_AHEAD_MOST = 64 * 1024 };
 
+/* Errors: INVALID_ARGUMENT. */
+spw_status spw__connection_check_options(const spw_connection_options *options,
+                                         spw_error *error);
 /* Make an open connection of an accepted descriptor.
  * Takes: descriptor, on success only. Errors: NO_MEMORY, INVALID_ARGUMENT. */
 spw_status spw__connection_adopt(spw_context *context, int descriptor,
@@ -87,10 +101,16 @@ void spw__connection_opened(spw_connection *connection);
 void spw__connection_end(spw_connection *connection, const spw_error *why);
 /* Tell error (NULL allowed) why the connection has ended. Returns: that status. */
 spw_status spw__connection_tell_end(const spw_connection *connection, spw_error *error);
-/* The stream is lost in the middle of something: nothing read ahead means anything. */
+/* The stream is lost in the middle of something: nothing read ahead means anything.
+ * Messages that are ready can still be received. */
 void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why);
+/* Receiving is home again: end it if a thread met its end, unless messages that came
+ * before wait to be taken first. */
+void spw__connection_receiving_arrived(spw_connection *connection);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+/* Drop what was read ahead, and its memory. */
+void spw__connection_drop_ahead(spw_connection *connection);
 
 /* Going away, connection_away.c. */
 
@@ -104,6 +124,11 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
  * it has moved them. Only while it is home. Returns: whether it went. */
 bool spw__connection_send_away(spw_connection *connection, direction *way,
                                uint64_t bytes);
+/* Let threads read what comes, and send what is queued, before the owner has taken the
+ * connection; what cannot go away waits for the owner. Only while it is untaken. */
+void spw__connection_go_untaken(spw_connection *connection);
+/* Hand it to its owner: from now on it is as any other. */
+void spw__connection_take(spw_connection *connection);
 /* Have a direction back; does nothing while it is home. What ended it on the thread
  * ends the connection. */
 void spw__connection_call_home(spw_connection *connection, direction *way);

@@ -15,11 +15,11 @@
  * after so much: each time wakes it up. Less than the sender's window
  * (host_sender_give.c). */
 static const uint64_t TELL_BYTES = (uint64_t)32 << 20;
-/* A half of less is read sooner than a second thread wakes up
- * (docs/decisions/0008-same-host.md). */
-static const uint64_t HALF_FROM_BYTES = (uint64_t)1 << 20;
+/* A smaller half is read by the time the second thread has woken up, or, on a machine
+ * that is busy after all, long before (docs/decisions/0008-same-host.md). */
+static const uint64_t HALF_FROM_BYTES = (uint64_t)4 << 20;
 
-/* The same, half of it by helper when it is free. Returns: 0, or a negative errno. */
+/* Read it, half of it by helper when that is free. Returns: 0, or a negative errno. */
 static int read_with(const spw__host_receiver *receiver, const spw__host_reading *whole,
                      const spw__host_helper *helper)
 {

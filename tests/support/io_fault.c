@@ -66,6 +66,7 @@ static struct {
     size_t limit_bytes;
     bool swallows;
     void (*after_wait)(void *user);
+    void (*before_move)(void *user);
     void *user;
     _Atomic uint64_t calls, calls_of[CALL_COUNT];
 } faults = {.only = CALL_COUNT};
@@ -112,6 +113,12 @@ void io_fault_after_wait(void (*hook)(void *user), void *user)
     faults.user = user;
 }
 
+void io_fault_before_move(void (*hook)(void *user), void *user)
+{
+    faults.before_move = hook;
+    faults.user = user;
+}
+
 uint64_t io_fault_calls(void)
 {
     return faults.calls;
@@ -146,6 +153,8 @@ int io_fault_enter(io_call call, size_t *ret_limit)
 {
     uint64_t of_call = ++faults.calls_of[call];
     uint64_t any = ++faults.calls;
+    if (faults.before_move != NULL && (call == CALL_SEND || call == CALL_RECEIVE))
+        faults.before_move(faults.user);
     *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
     if ((faults.only == CALL_COUNT ? any : of_call) != faults.fail_at ||
         (faults.only != CALL_COUNT && faults.only != call))

@@ -32,6 +32,9 @@ void io_fault_swallow(void);
  * and before it acts on it. */
 void io_fault_after_wait(void (*hook)(void *user), void *user);
 
+/* Until the next arm, run hook at each call of send and receive, before it is made. */
+void io_fault_before_move(void (*hook)(void *user), void *user);
+
 /* Calls since the last arm, and of one function. */
 uint64_t io_fault_calls(void);
 uint64_t io_fault_calls_of(const char *function);

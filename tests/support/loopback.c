@@ -363,6 +363,17 @@ void raw_pair_send(const raw_pair *pair, const void *data, size_t size)
     }
 }
 
+void raw_pair_begin_away(const raw_pair *pair, const char *wire, size_t part)
+{
+    spw_payload *none;
+    raw_pair_send(pair, wire, part);
+    while (!pair->ours->receiving.is_away) {
+        assert_status(spw_connection_receive(pair->ours, &none, NULL), AGAIN);
+        if (!pair->ours->receiving.is_away)
+            assert_ok(loopback_step(pair->ours, NULL, NULL));
+    }
+}
+
 void raw_pair_close_peer(raw_pair *pair)
 {
     if (pair->raw >= 0)

@@ -81,6 +81,9 @@ raw_pair raw_pair_open(spw_context *context);
 /* The same with threads for what is more than inline_bytes. */
 raw_pair raw_pair_open_away(spw_context *context, uint64_t inline_bytes);
 void raw_pair_close(raw_pair *pair);
+/* Send the first part of a message from the raw end, and have ours begin to receive it
+ * until that direction is away. */
+void raw_pair_begin_away(const raw_pair *pair, const char *wire, size_t part);
 void raw_pair_send(const raw_pair *pair, const void *data, size_t size);
 /* Close the raw end, in order or so that ours sees a reset. */
 void raw_pair_close_peer(raw_pair *pair);

@@ -8,7 +8,6 @@ the loop for all connections, however many are done by then.
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,15 @@ if TYPE_CHECKING:
     from spillway.dask.stream import Stream
 
 THREADS_KEY = "spillway.comm.threads"
+MOST_THREADS = 64  # that the library takes, SPW_REACTOR_THREADS_MAX
 
-_lock = threading.Lock()
-_bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBridge] = (
-    weakref.WeakKeyDictionary()
-)
+# Weak on both sides: a bridge knows streams, and they know the loop, which would thus
+# be kept for ever when it is closed in the middle of a transfer. A bridge is kept by
+# its loop, which watches its descriptor, and by its streams. Without a lock, which a
+# forked child could find taken: only a loop's own thread asks for its bridge.
+_bridges: weakref.WeakKeyDictionary[
+    asyncio.AbstractEventLoop, weakref.ref[LoopBridge]
+] = weakref.WeakKeyDictionary()
 
 
 def configured_threads() -> int | None:
@@ -34,15 +37,15 @@ def configured_threads() -> int | None:
     Raises
     ------
     ValueError
-        When it is neither "auto" nor a number.
+        When it is neither "auto" nor such a number.
     """
     value = dask.config.get(THREADS_KEY, "auto")
     if value == "auto":
         return 0
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= MOST_THREADS:
         raise ValueError(
-            f'{THREADS_KEY} must be "auto" or a number of threads, 0 for none, not '
-            f"{value!r}"
+            f'{THREADS_KEY} must be "auto" or a number of threads up to '
+            f"{MOST_THREADS}, 0 for none, not {value!r}"
         )
     return value or None
 
@@ -50,7 +53,7 @@ def configured_threads() -> int | None:
 class LoopBridge:
     """What one loop has of it. All methods are called in the loop's thread."""
 
-    __slots__ = ("_away", "given")
+    __slots__ = ("__weakref__", "_away", "given")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._away: dict[_native.Connection, Stream] = {}
@@ -78,9 +81,18 @@ class LoopBridge:
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> LoopBridge:
-    """The one bridge of a loop."""
-    with _lock:
-        bridge = _bridges.get(loop)
-        if bridge is None:
-            bridge = _bridges[loop] = LoopBridge(loop)
+    """The one bridge of a loop.
+
+    Raises
+    ------
+    ValueError
+        As `configured_threads`.
+    spillway._native.SpillwayError
+        When there is no descriptor or memory for it.
+    """
+    known = _bridges.get(loop)
+    bridge = known() if known is not None else None
+    if bridge is None:
+        bridge = LoopBridge(loop)
+        _bridges[loop] = weakref.ref(bridge)
     return bridge

@@ -42,10 +42,13 @@ class Stream:
         "_connection",
         "_fd",
         "_flusher",
+        "_is_flushing",
         "_loop",
+        "_may_go_on",
         "_reader",
         "_trimmer",
         "_watched",
+        "_writers",
     )
 
     def __init__(
@@ -58,8 +61,12 @@ class Stream:
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
+        # Whether we took a message and have sent nothing since: the peer may go on.
+        self._may_go_on = False
         self._reader: asyncio.Future | None = None
         self._flusher: asyncio.Future | None = None
+        self._is_flushing = False
+        self._writers: list[asyncio.Future] = []
         self._watch()
 
     @property
@@ -76,13 +83,18 @@ class Stream:
         return self._connection.open
 
     def _watch(self) -> None:
-        """Let the loop watch what the connection waits for, and nothing else. When the
-        connection has ended, wake whoever waits.
+        """Let the loop watch what the connection waits for, and nothing else. Wake who
+        waits for room or for an empty queue, and when the connection has ended,
+        whoever waits.
 
         Called after everything that may have changed it. A descriptor is closed only
         when the loop has stopped watching it: where a forked child holds a copy, the
         loop could not stop afterwards, and would spin.
         """
+        for writer in self._writers:
+            self._wake(writer)
+        if self._flusher is not None and not self._connection.queued_bytes():
+            self._wake(self._flusher)
         interest = self._connection.interest()
         if not interest and not self._connection.open:
             self._unwatch()
@@ -138,16 +150,11 @@ class Stream:
             self._connection.on_writable()
         except _native.SpillwayError:
             pass  # the connection has ended: whoever waits meets the same error
-        else:
-            if not self._connection.interest() & WRITE:
-                self._wake(self._flusher)
         self._watch()
 
     def on_completion(self) -> None:
         """A thread is done with a direction of the connection, or was."""
         self._wake(self._reader)
-        if not self._connection.queued_bytes():
-            self._wake(self._flusher)
         self._watch()
 
     async def connected(self) -> None:
@@ -166,7 +173,10 @@ class Stream:
             self._flusher = None
 
     async def flush(self) -> None:
-        """Wait until everything queued has been sent, or the connection has ended."""
+        """Wait until everything queued has been sent, or the connection has ended.
+        From now on nobody waits for room."""
+        self._is_flushing = True
+        self._watch()
         while self._connection.open and self._connection.queued_bytes():
             await self._flushed_once()
 
@@ -181,11 +191,46 @@ class Stream:
         self._connection.meet(meetings, own_nonce, peer_path, peer_nonce)
         self._watch()
 
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that came last."""
+        return self._connection.received_bytes
+
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop; 0 for never."""
+        return self._connection.offload_bytes
+
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None:
+        self._connection.offload_bytes = size
+
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes()
 
+    def is_full(self, limit_bytes: int) -> bool:
+        """Whether who writes has to wait, for that much has not been sent.
+
+        Not when the peer has sent something that nobody here waits for: it may be held
+        up until that is read, and to wait for each other is to wait for ever.
+        """
+        if self._connection.queued_bytes() < limit_bytes or self._is_flushing:
+            return False
+        return self._reader is not None or bool(self._connection.interest() & READ)
+
+    async def wait_for_room(self, limit_bytes: int) -> None:
+        """Wait while it is full; an ended connection is not."""
+        while self.is_full(limit_bytes):
+            writer = self._loop.create_future()
+            self._writers.append(writer)
+            try:
+                await writer
+            finally:
+                self._writers.remove(writer)
+
     def send(self, frames: list) -> int:
         """Queue a message; returns its bytes on the wire."""
+        self._may_go_on = False
         try:
             return self._connection.send(frames)
         finally:
@@ -198,6 +243,7 @@ class Stream:
         finally:
             self._watch()
         if frames is not None:
+            self._may_go_on = True
             self._trimmer.watch()
         return frames
 
@@ -205,6 +251,15 @@ class Stream:
         """The next message, after `receive` has answered None."""
         if self._reader is not None:
             raise RuntimeError(f"{self!r} is already being read")
+        if self._may_go_on:
+            # What has come right behind the last message may be the end. Dask's own TCP
+            # meets it in this turn of the loop; met in the next one, it let a client
+            # ask a dead scheduler for a result that was lost. In a dialogue, where we
+            # have sent something since, to look would be 3 us a round trip for nothing.
+            self._on_readable()
+            frames = self.receive()
+            if frames is not None:
+                return frames
         while True:
             self._reader = self._loop.create_future()
             try:

@@ -10,8 +10,12 @@ VARIABLE = "SPILLWAY_DISABLE"
 ALL = "all"
 TRANSPORT = "transport"
 SAME_HOST = "same_host"
+MALLOC = "malloc"
+OFFLOAD = "offload"
 
-_LATER = {"store", "shuffle", "malloc", "offload", "values", "merge"}
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD)
+
+_LATER = {"store", "shuffle", "values", "merge"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 
@@ -29,14 +33,14 @@ def is_off(part: str) -> bool:
 def read() -> frozenset[str]:
     """The names in SPILLWAY_DISABLE. One warning says which of them mean nothing."""
     names = _named()
-    unknown = names - {ALL, TRANSPORT, SAME_HOST} - _LATER
+    unknown = names - {ALL, *_PARTS} - _LATER
     if unknown:
         logger.warning(
             "%s has unknown names, which switch nothing off: %s. It takes a "
             "comma-separated list of: %s",
             VARIABLE,
             ", ".join(sorted(unknown)),
-            ", ".join([ALL, TRANSPORT, SAME_HOST, *sorted(_LATER)]),
+            ", ".join([ALL, *_PARTS, *sorted(_LATER)]),
         )
     return frozenset(names - unknown)
 

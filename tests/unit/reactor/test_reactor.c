@@ -1,5 +1,6 @@
 /* Tasks go away, run when their descriptor is ready, and come home, whatever fails. */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -233,6 +234,66 @@ static void recall_of_a_task_that_is_done(void **state)
     assert_false(completions_are_ready(f.completions));
     assert_null(spw__completions_next(f.completions));
     close_all(&f);
+}
+
+static bool arm_apart(fixture *f, int sign)
+{
+    return spw__task_arm_apart(f->completions, &f->one.watch, f->one.near,
+                               &f->one.watch.reading, SPW__STEP_READ, sign);
+}
+
+static bool is_raised(int sign)
+{
+    struct pollfd watched = {sign, POLLIN, 0};
+    return poll(&watched, 1, 0) == 1;
+}
+
+static void a_task_apart_comes_back_by_recall_alone(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    step_task_wake(&f.one);
+    assert_true(arm_apart(&f, -1));
+    assert_int_equal(sem_wait(&f.one.begun), 0);
+    /* Another task is done after it, and only that one is told. */
+    step_task_wake(&f.other);
+    assert_true(step_task_arm(&f.other, f.completions));
+    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
+    assert_null(spw__completions_next(f.completions));
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    assert_int_equal(f.one.steps, 1);
+    close_all(&f);
+}
+
+static void a_task_apart_raises_its_sign_when_it_is_done(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    int sign = spw__sign_open();
+    open_all(t, 2, &f);
+    f.one.reads_left = 2;
+    assert_true(arm_apart(&f, sign));
+    step_task_wake(&f.one);
+    assert_int_equal(sem_wait(&f.one.begun), 0);
+    assert_false(is_raised(sign)); /* it has something left to do */
+    step_task_wake(&f.one);
+    struct pollfd watched = {sign, POLLIN, 0};
+    assert_int_equal(poll(&watched, 1, 20000), 1);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_true(is_raised(sign)); /* until the owner clears it */
+    spw__sign_clear(sign);
+    /* As well when it is not done, but cannot be waited for again. */
+    f.one.reads_left = 2;
+    assert_true(arm_apart(&f, sign));
+    io_fault_arm_call("poller_rearm", 1, 0);
+    step_task_wake(&f.one);
+    assert_int_equal(poll(&watched, 1, 20000), 1);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_int_equal(f.one.reads_left, 1);
+    close_all(&f);
+    spw__poller_close(sign);
 }
 
 /* ---- what the poller cannot do ---- */
@@ -508,6 +569,8 @@ int main(void)
         SCENARIO(recall_while_it_waits_for_the_descriptor),
         SCENARIO(recall_waits_for_the_end_of_a_step),
         SCENARIO(recall_of_a_task_that_is_done),
+        SCENARIO(a_task_apart_comes_back_by_recall_alone),
+        SCENARIO(a_task_apart_raises_its_sign_when_it_is_done),
         SCENARIO(what_cannot_be_watched_stays_home),
         SCENARIO(no_memory_for_a_watch),
         SCENARIO(who_cannot_be_waited_for_again_comes_home),

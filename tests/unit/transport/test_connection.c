@@ -245,6 +245,21 @@ static void both_ends_know_both_addresses(void **state)
     assert_string_equal(host, peer_host);
     assert_int_equal(port, peer_port);
     spw_connection_close(pair.client);
+    /* What has been asked for is known from then on. */
+    assert_ok(spw_connection_local(pair.client, &host, &port, NULL));
+    assert_string_equal(host, "127.0.0.1");
+end:
+    loopback_close(&pair);
+}
+
+static void a_closed_connection_has_no_local_address(void **state)
+{
+    torture *t = *state;
+    loopback pair;
+    const char *host;
+    uint16_t port;
+    TRY(loopback_open(t->context, "127.0.0.1", &pair, &t->error));
+    spw_connection_close(pair.client);
     assert_status(spw_connection_local(pair.client, &host, &port, NULL), CLOSED);
 end:
     loopback_close(&pair);
@@ -379,6 +394,7 @@ int main(void)
         SCENARIO(a_connect_that_fails_at_once_leaves_nothing),
         SCENARIO(peers_on_this_machine_get_their_congestion_control),
         SCENARIO(both_ends_know_both_addresses),
+        SCENARIO(a_closed_connection_has_no_local_address),
         SCENARIO(refuses_options_and_hosts_that_it_does_not_know),
         SCENARIO(close_releases_a_half_read_message),
         SCENARIO(close_drops_a_message_that_nobody_took),

@@ -490,7 +490,7 @@ static void join_second(void *self)
 static void a_second_reader_takes_half(void **state)
 {
     torture *t = *state;
-    static const size_t LARGE[] = {20, (3 << 20) + 5, 1 << 20};
+    static const size_t LARGE[] = {20, (9 << 20) + 5, 7 << 20};
     for (int is_busy = 0; is_busy < 2; is_busy++) {
         host_pair pair = {0};
         second_reader second = {.is_busy = is_busy};
@@ -511,7 +511,7 @@ static void a_second_reader_takes_half(void **state)
 static void a_half_that_is_refused_is_no_body(void **state)
 {
     torture *t = *state;
-    static const size_t LARGE[] = {20, 3 << 20};
+    static const size_t LARGE[] = {20, 9 << 20};
     for (uint64_t n = 1; n <= 2; n++) {
         host_pair pair = {0};
         second_reader second = {.is_busy = false};

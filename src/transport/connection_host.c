@@ -58,11 +58,12 @@ static bool go_announce(spw_connection *connection)
 
 /* The same once something may be announced, which would stay so for ever if nobody
  * heard what the peer says. */
-static void keep_announcing(spw_connection *connection)
+void spw__connection_keep_announcing(spw_connection *connection)
 {
+    spw__connection_host *host = connection->host;
     spw_error why;
-    if (go_announce(connection) ||
-        spw__host_sender_announced_bytes(connection->host->sender) == 0)
+    if (connection->phase != CONNECTION_OPEN || host == NULL || host->sender == NULL ||
+        go_announce(connection) || spw__host_sender_announced_bytes(host->sender) == 0)
         return;
     (void)spw__error_set(&why, SPW_STATUS_IO, 0, "no thread can hear what %s has taken",
                          connection->peer_host);
@@ -153,7 +154,7 @@ void spw__connection_announced(spw_connection *connection,
     spw__count(connection->context, SPW__FIGURE_BYTES_SENT, announcement->bytes);
     spw__count(connection->context, SPW__FIGURE_HOST_BYTES_SENT, announcement->bytes);
     spw__host_sender_announce(connection->host->sender, announcement);
-    keep_announcing(connection);
+    spw__connection_keep_announcing(connection);
 }
 
 uint64_t spw__connection_announced_bytes(const spw_connection *connection)
@@ -430,8 +431,7 @@ void spw__connection_reap_host(spw_connection *connection)
     if (host == NULL || host->sender == NULL || connection->announcing.is_away)
         return;
     spw__host_announcement_free(spw__host_sender_take_done(host->sender));
-    if (connection->phase == CONNECTION_OPEN)
-        keep_announcing(connection);
+    spw__connection_keep_announcing(connection);
 }
 
 void spw__connection_forget_host(spw_connection *connection)

@@ -4,6 +4,7 @@
 #define SPW_TRANSPORT_CONNECTION_HOST_H
 
 #include "platform/unix_socket.h"
+#include "reactor/task.h"
 #include "spillway/same_host.h"
 #include "transport/host_receiver.h"
 #include "transport/host_sender.h"
@@ -43,6 +44,9 @@ spw_status spw__connection_lay_out(spw_connection *connection, spw_payload *payl
                                    spw_error *error);
 void spw__connection_announced(spw_connection *connection,
                                spw__host_announcement *announcement);
+/* A message was not sent after all; what was announced before is still to be heard of.
+ */
+void spw__connection_keep_announcing(spw_connection *connection);
 
 /* What is next of a message does not come in the stream: send receiving away to bring
  * it. Errors: PROTOCOL, IO (there is no thread). */

@@ -119,6 +119,7 @@ static spw_status refuse(spw_connection *connection, spw__message_writer *writer
         spw__message_writer_free(writer);
     if (why->status != SPW_STATUS_LIMIT_EXCEEDED || is_cut)
         spw__connection_end(connection, why);
+    spw__connection_keep_announcing(connection);
     if (error != NULL)
         *error = *why;
     return why->status;
@@ -136,8 +137,10 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     spw__host_announcement *announcement;
     spw_status status =
         spw__connection_lay_out(connection, payload, &writer, &announcement, error);
-    if (status != SPW_STATUS_OK)
+    if (status != SPW_STATUS_OK) {
+        spw__connection_keep_announcing(connection);
         return status;
+    }
     spw_error why;
     uint64_t total = spw__message_writer_total(writer);
     bool is_open = connection->phase == CONNECTION_OPEN;

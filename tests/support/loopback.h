@@ -4,7 +4,9 @@
 #define SPW_TESTS_LOOPBACK_H
 
 #include "spillway/listener.h"
+#include "private_place.h"
 #include "spillway/reactor.h"
+#include "spillway/same_host.h"
 #include "torture.h"
 
 typedef struct loopback {
@@ -12,6 +14,8 @@ typedef struct loopback {
     spw_connection *client, *server;
     spw_reactor *reactor;         /* NULL: without threads */
     spw_completions *completions; /* of both ends */
+    spw_meetings *meetings;       /* of both ends; NULL: they meet nowhere */
+    private_place place;          /* of the meetings */
 } loopback;
 
 /* On failure, too, close it afterwards. */
@@ -25,6 +29,21 @@ spw_status loopback_open_with(spw_context *context, const char *host,
 spw_status loopback_open_away(spw_context *context, unsigned threads,
                               uint64_t inline_bytes, loopback *ret_pair,
                               spw_error *error);
+/* The same with the default of inline bytes, and both ends expect each other at
+ * meetings with these options (NULL: the default). */
+spw_status loopback_open_host(spw_context *context, unsigned threads,
+                              const spw_meetings_options *options, loopback *ret_pair,
+                              spw_error *error);
+/* Send something large, so that sender goes to meet receiver, and wait until it knows
+ * what came of that. */
+spw_status loopback_meet(torture *t, spw_connection *sender, spw_connection *receiver);
+/* Wait until all that sender has sent or announced is taken. */
+spw_status loopback_settle(spw_connection *sender, spw_connection *receiver,
+                           spw_error *error);
+/* Meetings that loopback_step watches as well, from now on (NULL: none). */
+void loopback_watch_meetings(spw_meetings *meetings);
+/* How many news they had, and the last; *ret_last lives until the next. */
+unsigned loopback_news(const char **ret_last);
 void loopback_close(loopback *pair);
 /* Whether this machine has IPv6 at all. */
 bool loopback_has_ipv6(void);

@@ -1,16 +1,19 @@
 #include "host_fault.h"
 
+#include <stdatomic.h>
+
 #include "io_fault_calls.h"
 #include "platform/peer_process.h"
 #include "platform/private_directory.h"
 #include "platform/shared_memory.h"
 #include "platform/unix_socket.h"
 
-static uid_t user = (uid_t)-1;
-static int refused_reads, refused_memfds, refused_maps;
-static bool loses_descriptor;
-static void (*after_read)(void *argument);
-static void *after_read_argument;
+/* Set by a test, read by any thread. */
+static _Atomic uid_t user = (uid_t)-1;
+static _Atomic int refused_reads, refused_memfds, refused_maps;
+static _Atomic bool loses_descriptor;
+static void (*_Atomic after_read)(void *argument); /* once */
+static void *_Atomic after_read_argument;
 
 void host_fault_set_user(uid_t as)
 {
@@ -171,11 +174,9 @@ int __wrap_spw__peer_process_read(const spw__peer_process *peer,
         answer = -refused_reads;
     if (answer == 0)
         answer = __real_spw__peer_process_read(peer, pieces, count);
-    if (after_read != NULL) {
-        void (*function)(void *argument) = after_read;
-        after_read = NULL;
+    void (*function)(void *argument) = atomic_exchange(&after_read, NULL);
+    if (function != NULL)
         function(after_read_argument);
-    }
     return answer;
 }
 

@@ -7,11 +7,12 @@ SHELL := /bin/bash
 C_FILES := $(shell git ls-files '*.c' '*.h')
 SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
 
-.PHONY: help build unit python check asan torture fuzz compat dask-suite bench \
+.PHONY: help build unit python check asan tsan torture fuzz compat dask-suite \
+	dask-suite-large bench \
 	layers style symbols format format-check
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 18
 
 build: ## the C library with its tests (build/dev), and the package into .venv
 	@$(SETUP)
@@ -34,6 +35,12 @@ asan: ## the C tests under AddressSanitizer and UBSan
 	cmake --build --preset asan
 	ctest --preset asan --no-tests=error
 
+tsan: ## the C tests of everything that threads run, under ThreadSanitizer
+	@$(SETUP)
+	cmake --preset tsan >/dev/null
+	cmake --build --preset tsan
+	ctest --preset tsan --no-tests=error
+
 torture: ## long runs with failing allocations, killed peers and cut connections
 	@$(SETUP)
 	tools/torture.sh
@@ -49,6 +56,10 @@ compat: ## the Python tests on the oldest and the newest Dask that we support
 dask-suite: ## Dask's own tests of its comms over Spillway
 	@$(SETUP)
 	tools/dask_suite.sh
+
+dask-suite-large: ## Dask's larger test modules on stock and over Spillway, in an hour
+	@$(SETUP)
+	tools/dask_suite.sh --large
 
 bench: ## the benchmarks, stock and Spillway in one run; ARGS goes to them
 	@$(SETUP)

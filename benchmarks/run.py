@@ -10,6 +10,7 @@ docs/benchmarks.md is written from those files.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -33,27 +34,73 @@ SIZES = {
     "small": (0, 1 << 10, 1 << 16, 1 << 20),
     "large": (8 << 20, 64 << 20, 256 << 20, 1 << 30),
 }
+NEVER_SLOWER = (HIGHER, 0.95, None)
+TCP_ONLY = {"SPILLWAY_DISABLE": "same_host"}
+# What 1 GiB must reach, by the way it goes and whether the receiver keeps it.
+GIB_BARS = {
+    ("same_host", "dropped"): (HIGHER, 2.5, 5),
+    ("same_host", "kept"): (HIGHER, 1.6, 2.5),
+    ("tcp", "dropped"): (HIGHER, 2.0, 3),
+    ("tcp", "kept"): (HIGHER, 1.0, 1.4),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    program: list[str]
+    metrics: dict[str, tuple[str, float, float | None]]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of Spillway's side."""
+
+
+def _sizes(way: str, mode: str) -> Row:
+    metrics = {f"{size}_bytes_per_s": NEVER_SLOWER for size in SIZES["large"]}
+    metrics[f"{1 << 30}_bytes_per_s"] = GIB_BARS[way, mode]
+    return Row(
+        ["sizes.py", "--range", "large", "--mode", mode],
+        metrics,
+        TCP_ONLY if way == "tcp" else {},
+    )
+
+
+def _small(mode: str) -> Row:
+    metrics = {f"{size}_bytes_per_s": NEVER_SLOWER for size in SIZES["small"]}
+    metrics[f"{1 << 16}_bytes_per_s"] = (HIGHER, 1.1, 2)
+    return Row(["sizes.py", "--range", "small", "--mode", mode], metrics)
+
+
 ROWS = {
-    "small_messages": (
+    "small_messages": Row(
         ["small_messages.py"],
         {
             "round_trips_per_s": (HIGHER, 1.8, 2.2),
             "one_way_per_s": (HIGHER, 1.6, 1.9),
         },
     ),
-    **{
-        f"{sizes}_{mode}": (
-            ["sizes.py", "--range", sizes, "--mode", mode],
-            {f"{size}_bytes_per_s": (HIGHER, 0.95, None) for size in SIZES[sizes]},
-        )
-        for sizes in SIZES
-        for mode in ("dropped", "kept")
-    },
-    "receiver_memory": (
+    **{f"small_{mode}": _small(mode) for mode in ("dropped", "kept")},
+    **{f"{way}_{mode}": _sizes(way, mode) for way, mode in GIB_BARS},
+    "busy_tcp": Row(
+        ["busy_receiver.py"],
+        {
+            f"{64 << 20}_bytes_per_s": NEVER_SLOWER,
+            f"{1 << 30}_bytes_per_s": (HIGHER, 2.5, 4),
+        },
+        TCP_ONLY,
+    ),
+    "busy_same_host": Row(
+        ["busy_receiver.py"],
+        {
+            f"{64 << 20}_bytes_per_s": NEVER_SLOWER,
+            f"{1 << 30}_bytes_per_s": (HIGHER, 5, 8),
+        },
+    ),
+    "beside_transfer": Row(["beside_transfer.py"], {"p99_s": (LOWER, 0.5, 0.2)}),
+    "small_tasks": Row(["small_tasks.py"], {"cpu_s_per_task": (LOWER, 0.95, 0.8)}),
+    "receiver_memory": Row(
         ["receiver_memory.py"],
         {"peak_over_payload": (LOWER + " (absolute)", 1.02, None)},
     ),
-    "cpu_per_gb": (["cpu_per_gb.py"], {"cpu_s_per_gb": (LOWER, 1.0, 0.6)}),
+    "cpu_per_gb": Row(["cpu_per_gb.py"], {"cpu_s_per_gb": (LOWER, 1.0, 0.6)}),
 }
 
 
@@ -88,14 +135,19 @@ def check_environments(stock: pathlib.Path) -> None:
         sys.exit(f"{stock} can import spillway, so it is not stock")
 
 
-def once(python: str, program: list[str], plane: str) -> dict:
-    command = [python, str(HERE / program[0]), *program[1:], "--plane", plane]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def once(python: str, row: Row, plane: str) -> dict:
+    program = [str(HERE / row.program[0]), *row.program[1:]]
+    done = subprocess.run(
+        [python, *program, "--plane", plane],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, **(row.environment if plane != "stock" else {})},
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
-    program, _ = ROWS[row]
     path = RESULTS / f"{row}.json"
     kept = json.loads(path.read_text()) if path.exists() else []
     for _ in range(rounds):
@@ -103,7 +155,7 @@ def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
         order = ["stock", "spillway"] if len(kept) % 2 == 0 else ["spillway", "stock"]
         for plane in order:
             python = str(stock) if plane == "stock" else sys.executable
-            pair[plane] = once(python, program, plane)
+            pair[plane] = once(python, ROWS[row], plane)
         pair["commit"] = commit()
         pair["load"] = os.getloadavg()[0]
         kept.append(pair)
@@ -134,12 +186,12 @@ def table() -> str:
         "| pairs | bar | aim | |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row, (_, metrics) in ROWS.items():
+    for row, described in ROWS.items():
         path = RESULTS / f"{row}.json"
         if not path.exists():
             continue
         pairs = json.loads(path.read_text())
-        for metric, (way, bar, aim) in metrics.items():
+        for metric, (way, bar, aim) in described.metrics.items():
             ours = [pair["spillway"][metric] for pair in pairs]
             theirs = [pair["stock"][metric] for pair in pairs]
             if "absolute" in way:
@@ -164,7 +216,11 @@ Written by `make bench` (benchmarks/run.py) from the rounds in benchmarks/result
 which none is dropped. Each pair is one run on stock distributed {DISTRIBUTED}, in an
 environment of its own, and one on Spillway, in turn; a ratio is Spillway's figure over
 stock's, and a row is reached when the median of the ratios reaches its bar. Sender and
-receiver are two processes on one machine over loopback TCP.
+receiver are two processes on one machine; in the rows of tcp Spillway has
+SPILLWAY_DISABLE=same_host, so that all bytes go through a loopback socket.
+
+Rounds of an earlier version, which had no threads and sent all by TCP, are in
+benchmarks/results/0.1.0/.
 
 Machine: {os.cpu_count()} virtual cores, {platform.machine()}, Linux
 {platform.release()}, Python {platform.python_version()}, congestion control

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import resource
 import sys
+import threading
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -107,9 +108,19 @@ class Receiver:
         return None
 
 
-def _receive(plane: str, mode: str, pipe: Any) -> None:
+def _spin() -> None:
+    """What a task in pure Python does to everybody else in its process."""
+    n = 0
+    while True:
+        n += 1
+
+
+def _receive(plane: str, mode: str, is_busy: bool, pipe: Any) -> None:
     enable(plane)
     from distributed.comm import listen
+
+    if is_busy:
+        threading.Thread(target=_spin, daemon=True).start()
 
     async def main() -> None:
         listener = await listen("tcp://127.0.0.1:0", Receiver(plane, mode).serve)
@@ -121,10 +132,13 @@ def _receive(plane: str, mode: str, pipe: Any) -> None:
 
 
 def run(
-    measure: Callable[[Any, argparse.Namespace], Awaitable[dict]], **choices: list[str]
+    measure: Callable[[Any, argparse.Namespace], Awaitable[dict]],
+    is_busy: bool = False,
+    **choices: list[str],
 ) -> None:
     """Start a receiver, connect to it, and print what measure(comm, arguments) finds as
-    one line of JSON. choices are further options that the benchmark must be given."""
+    one line of JSON. With is_busy a thread of the receiver's competes for the GIL all
+    the time. choices are further options that the benchmark must be given."""
     parser = argparse.ArgumentParser()
     for option, values in choices.items():
         parser.add_argument(f"--{option}", choices=values, required=True)
@@ -134,12 +148,12 @@ def run(
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
     process = spawn.Process(
-        target=_receive, args=(arguments.plane, arguments.mode, there)
+        target=_receive, args=(arguments.plane, arguments.mode, is_busy, there)
     )
     process.start()
     there.close()
     try:
-        address = here.recv()
+        address = arguments.address = here.recv()
         enable(arguments.plane)
         from distributed.comm import connect
 

@@ -4,33 +4,46 @@
 # assertions about Tornado cannot hold.
 #
 #   tools/dask_suite.sh [--update-docs] [PYTEST ARGUMENTS]
+#   tools/dask_suite.sh --large [--update-docs] [MODULES]
 #
 # Arguments choose other tests, by their paths in Dask's repository. --update-docs puts
-# the result into docs/dask_suite.md.
+# the result into docs/dask_suite.md. --large runs Dask's larger test modules, which take
+# an hour, each on both at the same time, and again alone what does not pass
+# (tools/dask_suite/run_modules.py).
 #
 #   DISTRIBUTED_REPOSITORY   a clone of dask/distributed; by default one is made in build/
 #   DISTRIBUTED_REVISION     the commit whose tests to take; by default the tag of the
 #                            installed version, or else its commit, or else HEAD
+#   RUN_UNDER                what to put before each command that runs pytest, as "nice"
 #
-# Everything is in build/dask-suite: the environment over whose Dask the tests are laid,
-# the outcome of each test, the logs, result.md. Only the first run needs the network.
+# Everything is in build/dask-suite: two environments that differ in Spillway alone, over
+# whose Dask the tests are laid, the outcome of each test, the logs, result.md. Only the
+# first run needs the network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-root=$PWD
-suite=$root/build/dask-suite
-python=$suite/venv/bin/python
+suite=$PWD/build/dask-suite
+python=$suite/venv-spillway/bin/python
 upstream=https://github.com/dask/distributed.git
 version=$(sed -n 's/^distributed==//p' constraints/newest.txt)
-# Ends a run that pytest-timeout could not; the tests take three minutes.
-longest=30m
+export DISTRIBUTED_VERSION=$version
 
+large=
 report_options=()
-if [ "${1:-}" = --update-docs ]; then
-    report_options=(--docs docs/dask_suite.md)
+while :; do
+    case ${1:-} in
+        --large) large=yes ;;
+        --update-docs) report_options+=(--docs docs/dask_suite.md) ;;
+        *) break ;;
+    esac
     shift
-fi
-if [ $# = 0 ]; then
+done
+if [ $# = 0 ] && [ "$large" ]; then
+    report_options+=(--whole)
+    # The longest first, so that the two ends are near each other.
+    set -- distributed/tests/test_{client,scheduler,worker,nanny,failed_workers}.py \
+        distributed/tests/test_{steal,stress,cancelled_state}.py
+elif [ $# = 0 ]; then
     report_options+=(--whole)
     set -- distributed/comm/tests distributed/protocol/tests \
         distributed/tests/test_core.py distributed/tests/test_batched.py \
@@ -41,24 +54,23 @@ say() {
     printf '== %s\n' "$*"
 }
 
+# pip_install PLANE [ARGUMENTS OF PIP]
 pip_install() {
-    "$python" -m pip install --quiet --disable-pip-version-check \
-        --constraint constraints/newest.txt "$@"
+    "$suite/venv-$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint constraints/newest.txt "${@:2}"
 }
 
 make_venv() {
-    local wanted
+    local plane=$1 wanted
     wanted=$(cat constraints/newest.txt tools/dask_suite/requirements.txt | sha256sum)
-    if [ "$(cat "$suite/venv/made" 2>/dev/null)" != "$wanted" ]; then
-        say "making an environment with distributed $version"
-        "${PYTHON:-python3}" -m venv --clear "$suite/venv"
+    if [ "$(cat "$suite/venv-$plane/made" 2>/dev/null)" != "$wanted" ]; then
+        say "$plane: making an environment with distributed $version"
+        "${PYTHON:-python3}" -m venv --clear "$suite/venv-$plane"
         # Packages that come as sources are built with these two.
-        pip_install setuptools wheel
-        pip_install --requirement tools/dask_suite/requirements.txt
-        echo "$wanted" >"$suite/venv/made"
+        pip_install "$plane" setuptools wheel
+        pip_install "$plane" --requirement tools/dask_suite/requirements.txt
+        echo "$wanted" >"$suite/venv-$plane/made"
     fi
-    say "building Spillway into it"
-    pip_install --no-build-isolation --no-deps .
 }
 
 find_revision() {
@@ -83,47 +95,37 @@ lay_tests_over() {
     revision=$(find_revision)
     tests_from=$(git -C "$repository" describe --tags --always "$revision")
     tests_from+=$(git -C "$repository" log -1 --format=' of %cs' "$revision")
-    say "laying over it the tests of $tests_from"
-    site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    find "$site/distributed" -name tests -type d -prune -exec rm -r {} +
-    git -C "$repository" archive "$revision" -- \
-        conftest.py pyproject.toml ':(glob)distributed/**/tests/**' | tar -x -C "$site"
-}
-
-# run NAME [PYTEST ARGUMENTS]: leaves NAME.jsonl and NAME.log. A failed test is for the
-# report to judge, anything else that ends pytest is not.
-run() {
-    local name=$1 status=0
-    shift
-    say "$name: running, with the log in ${suite#"$root"/}/$name.log"
-    (
-        cd "$site"
-        PYTHONPATH=$root/tools/dask_suite timeout --kill-after=10 "$longest" \
-            "$python" -m pytest -p no:cacheprovider -p record_outcomes \
-            --record "$suite/$name.jsonl" --expect-distributed "$version" \
-            --runslow --timeout=120 --timeout-method=signal --color=no \
-            -W 'ignore:get_ipv6 is deprecated:FutureWarning' "$@"
-    ) >"$suite/$name.log" 2>&1 || status=$?
-    if [ "$status" -gt 1 ]; then
-        tail -n 20 "$suite/$name.log" >&2
-        echo "pytest ended with $status on $name" >&2
-        return 1
-    fi
+    for plane in stock spillway; do
+        say "$plane: laying over it the tests of $tests_from"
+        site=$("$suite/venv-$plane/bin/python" -c \
+            'import sysconfig; print(sysconfig.get_path("purelib"))')
+        find "$site/distributed" -name tests -type d -prune -exec rm -r {} +
+        git -C "$repository" archive "$revision" -- \
+            conftest.py pyproject.toml ':(glob)distributed/**/tests/**' |
+            tar -x -C "$site"
+    done
 }
 
 for name in ${!DASK_*} ${!SPILLWAY_*}; do
     unset "$name"
 done
 mkdir -p "$suite"
-rm -rf "$suite"/*.jsonl "$suite/processes" "$suite/figures.json"
-mkdir "$suite/processes"
-make_venv
+make_venv stock
+make_venv spillway
+say "spillway: building Spillway"
+pip_install spillway --no-build-isolation --no-deps .
 lay_tests_over
 
-run stock "$@"
+if [ "$large" ]; then
+    exec "$python" tools/dask_suite/run_modules.py "$suite" --tests-from "$tests_from" \
+        "${report_options[@]}" "$@"
+fi
+
+say "stock: running, with the log in build/dask-suite/stock.log"
+tools/dask_suite/pytest_on.sh "$suite" stock "$suite/stock" "$@"
+say "spillway: running, with the log in build/dask-suite/spillway.log"
 ended_well=true
-SPILLWAY_STATS_DIR=$suite/processes \
-    run spillway -p over_spillway --figures "$suite/figures.json" "$@" ||
+tools/dask_suite/pytest_on.sh "$suite" spillway "$suite/spillway" "$@" ||
     ended_well=false
 "$python" tools/dask_suite/report.py "$suite" --tests-from "$tests_from" \
     "${report_options[@]}"

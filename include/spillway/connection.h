@@ -10,14 +10,32 @@
 #include "spillway/sink.h"
 
 typedef struct spw_connection spw_connection;
+/* Where directions that went to a thread come back; see reactor.h. */
+typedef struct spw_completions spw_completions;
 
-enum { SPW_INTEREST_READ = 1u << 0, SPW_INTEREST_WRITE = 1u << 1 };
+enum {
+    SPW_INTEREST_READ = 1u << 0,
+    SPW_INTEREST_WRITE = 1u << 1,
+    /* A thread moves a large body: the completions will say when that is done. */
+    SPW_INTEREST_COMPLETION = 1u << 2
+};
 
 typedef struct spw_connection_options {
-    size_t struct_size;       /* set by SPW_CONNECTION_OPTIONS_INIT */
-    uint32_t user_timeout_ms; /* keep-alive and TCP_USER_TIMEOUT; 0: the system's */
-    spw_sink sink;            /* all zero: spw_sink_heap */
+    size_t struct_size;           /* set by SPW_CONNECTION_OPTIONS_INIT */
+    uint32_t user_timeout_ms;     /* keep-alive and TCP_USER_TIMEOUT; 0: the system's */
+    spw_sink sink;                /* all zero: spw_sink_heap */
+    spw_completions *completions; /* NULL: everything is moved by the owner's thread.
+                                     Borrowed until the connection is freed. */
+    uint64_t inline_bytes; /* with completions, at most so much of one message is moved
+                              by the owner's thread; 0: SPW_INLINE_BYTES_DEFAULT */
+    void *user;            /* for spw_connection_user */
+    const char *loopback_congestion; /* congestion control towards peers on this very
+                                        machine; NULL: the system's */
 } spw_connection_options;
+
+/* Going to a thread and back takes about as long as copying 200 KiB (docs/decisions,
+ * 0005). */
+#define SPW_INLINE_BYTES_DEFAULT ((uint64_t)256 * 1024)
 
 #define SPW_CONNECTION_OPTIONS_INIT                                                    \
     {                                                                                  \
@@ -44,6 +62,12 @@ SPW_EXPORT int spw_connection_descriptor(const spw_connection *connection);
 /* Close the descriptor of a connection that has ended and that no loop watches any
  * more. Messages that had arrived whole can still be received. Nothing while open. */
 SPW_EXPORT void spw_connection_let_go(spw_connection *connection);
+/* What the owner gave it. */
+SPW_EXPORT void *spw_connection_user(const spw_connection *connection);
+SPW_EXPORT void spw_connection_set_user(spw_connection *connection, void *user);
+/* Whether a call that is to move so many bytes more would move them itself. */
+SPW_EXPORT bool spw_connection_is_inline(const spw_connection *connection,
+                                         uint64_t bytes);
 /* What to watch it for: SPW_INTEREST_... */
 SPW_EXPORT unsigned spw_connection_interest(const spw_connection *connection);
 SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
@@ -52,7 +76,8 @@ SPW_EXPORT bool spw_connection_is_connecting(const spw_connection *connection);
 SPW_EXPORT bool spw_connection_is_open(const spw_connection *connection);
 
 /* Local and peer address. Returns: the host's numeric text, which lives as long as the
- * connection, and the port. Errors: CLOSED (local only, no descriptor any more). */
+ * connection, and the port. Errors: CLOSED (local only: there is no descriptor any
+ * more, and nobody asked before). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_local(spw_connection *connection,
                                                          const char **ret_host,
                                                          uint16_t *ret_port,
@@ -72,7 +97,7 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_connection_send(spw_connection *connecti
                                                         spw_payload *payload,
                                                         uint64_t *ret_bytes,
                                                         spw_error *error);
-/* Bytes that wait in the send queue. */
+/* Bytes that wait in the send queue, and of the message that a thread sends. */
 SPW_EXPORT uint64_t spw_connection_queued_bytes(const spw_connection *connection);
 /* Drop the buffers of messages that have been sent whole. Release callbacks run here
  * and in close, never inside send or on_writable. */
@@ -88,6 +113,14 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *conne
 /* Bytes of the message under way that are still to come, as far as is known; 0 between
  * messages. Lets the owner decide whether on_readable is worth releasing a lock for. */
 SPW_EXPORT uint64_t spw_connection_missing_bytes(const spw_connection *connection);
+
+/* From how many bytes on the owner does work on this connection's messages (encoding,
+ * compression, and the reverse) on another thread than the one that drives it; 0, as at
+ * first, for never. The library stores it, so that whoever holds the connection can set
+ * or ask it, and does no such work itself. Thread: any. */
+SPW_EXPORT void spw_connection_set_offload_bytes(spw_connection *connection,
+                                                 uint64_t bytes);
+SPW_EXPORT uint64_t spw_connection_offload_bytes(const spw_connection *connection);
 
 /* Read what is there. OK: call receive again (a message may be whole, or the connection
  * has ended, which receive then reports). AGAIN: not yet.

@@ -78,7 +78,12 @@ typedef struct spw_figures {
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
     uint64_t connections_opened, connections_closed, connections_failed;
+    uint64_t connections_tuned; /* given a congestion control of their own */
     uint64_t copies[SPW_COPY_REASON_COUNT], copied_bytes[SPW_COPY_REASON_COUNT];
+    uint64_t host_meetings; /* peers of this host that came to send by it */
+    uint64_t host_refusals; /* times that a better way between them was refused */
+    uint64_t host_bytes_sent, host_bytes_by_address, host_bytes_by_descriptor,
+        host_bytes_by_stream; /* sent; received by each way. Of bytes_sent, _received */
     uint64_t regions_recycled, regions_added; /* by the pool, for buffers */
 } spw_figures;
 

@@ -1,10 +1,35 @@
-/* A listener: accepts connections on one numeric address. */
+/* A listener: accepts connections on one numeric address.
+ *
+ * As it starts, its owner accepts: watch descriptor() for reading, and call accept.
+ * Once it serves, threads of a reactor accept, greet and begin to receive, however long
+ * the owner does something else; the descriptor is then another one, readable while
+ * there is something for accept to tell. */
 #ifndef SPILLWAY_LISTENER_H
 #define SPILLWAY_LISTENER_H
 
 #include "spillway/connection.h"
 
 typedef struct spw_listener spw_listener;
+
+enum { SPW_GREETING_BYTES_MAX = 64 * 1024 };
+
+/* A greeting is the one frame of a message that is sent to each peer as soon as it is
+ * accepted; 0 bytes: none is. */
+typedef struct spw_listener_options {
+    size_t struct_size;                /* set by SPW_LISTENER_OPTIONS_INIT */
+    spw_connection_options connection; /* with completions; user is of no use */
+    const void *greeting;
+    size_t greeting_bytes;
+    const void *greeting_same_host; /* in its place, for a peer whose address is the one
+                                       that it connected to */
+    size_t greeting_same_host_bytes;
+} spw_listener_options;
+
+#define SPW_LISTENER_OPTIONS_INIT                                                      \
+    {                                                                                  \
+        .struct_size = sizeof(spw_listener_options),                                   \
+        .connection = SPW_CONNECTION_OPTIONS_INIT                                      \
+    }
 
 /* Bind and listen on a numeric host. An IPv6 listener takes IPv6 only, so that both
  * families can share a port.
@@ -15,15 +40,28 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_listener_start(spw_context *context,
                                                        int backlog,
                                                        spw_listener **ret_listener,
                                                        spw_error *error);
-/* Stops listening. Takes: listener (NULL allowed). */
+/* Stops listening; closes what was accepted and not taken. Takes: listener (NULL
+ * allowed). */
 SPW_EXPORT void spw_listener_free(spw_listener *listener);
+
+/* Let the threads behind the completions accept, until the listener is freed.
+ * Borrows: what options point to, during the call, but completions and sink until the
+ * listener is freed. Thread: the owner's. Errors: INVALID_ARGUMENT (no completions, a
+ * greeting too long, serves already), NO_MEMORY, IO (no descriptor, no thread), after
+ * which the owner accepts as before. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_listener_serve(
+    spw_listener *listener, const spw_listener_options *options, spw_error *error);
 
 SPW_EXPORT int spw_listener_descriptor(const spw_listener *listener);
 /* The bound address. Returns: text that lives as long as the listener. */
 SPW_EXPORT void spw_listener_local(const spw_listener *listener, const char **ret_host,
                                    uint16_t *ret_port);
-/* Accept one connection. Errors: AGAIN when none waits; IO (out of descriptors:
- * errno tells), NO_MEMORY. */
+/* Accept one connection, or take one that a thread accepted: what its peer has said
+ * since is received as usual, also when the peer has closed the connection meanwhile.
+ * A listener that serves does not look at options (NULL allowed), and after an error it
+ * accepts no more until this is called once again.
+ * Errors: AGAIN when none waits; IO (out of descriptors: errno tells), NO_MEMORY;
+ * CLOSED (the listener of a parent process serves there). */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_listener_accept(spw_listener *listener, const spw_connection_options *options,
                     spw_connection **ret_connection, spw_error *error);

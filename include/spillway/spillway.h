@@ -15,6 +15,8 @@
 #include "spillway/listener.h"
 #include "spillway/payload.h"
 #include "spillway/pool.h"
+#include "spillway/reactor.h"
+#include "spillway/same_host.h"
 #include "spillway/sink.h"
 #include "spillway/status.h"
 

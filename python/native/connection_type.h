@@ -6,8 +6,10 @@
 
 PyTypeObject *connection_type_create(PyObject *module);
 
-/* Takes: connection, also when it fails.
+/* Takes: connection, also when it fails. Borrows: completions, a Completions that the
+ * connection was given, or NULL.
  * Returns: a new Connection, NULL with an exception set. */
-PyObject *connection_wrap(module_state *state, spw_connection *connection);
+PyObject *connection_wrap(module_state *state, spw_connection *connection,
+                          PyObject *completions);
 
 #endif

@@ -52,3 +52,12 @@ int milliseconds_argument(PyObject *value, void *ret_milliseconds)
     *(uint32_t *)ret_milliseconds = (uint32_t)number;
     return 1;
 }
+
+int threads_argument(PyObject *value, void *ret_threads)
+{
+    unsigned long long number;
+    if (!bounded(value, SPW_REACTOR_THREADS_MAX, "a number of threads", &number))
+        return 0;
+    *(unsigned *)ret_threads = (unsigned)number;
+    return 1;
+}

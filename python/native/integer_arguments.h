@@ -10,5 +10,7 @@ int port_argument(PyObject *value, void *ret_port);
 int bytes_argument(PyObject *value, void *ret_bytes);
 /* A time, 0 to 2^32 - 1 milliseconds, into a uint32_t. */
 int milliseconds_argument(PyObject *value, void *ret_milliseconds);
+/* A number of threads, 0 to SPW_REACTOR_THREADS_MAX, into an unsigned. */
+int threads_argument(PyObject *value, void *ret_threads);
 
 #endif

@@ -1,13 +1,16 @@
 /* Listener. Every call is short and keeps the GIL. Not tracked by the garbage
- * collector: it refers to no Python object but its type. */
+ * collector: it refers to no Python object but its type and its completions, which
+ * refer to nothing. */
 #include "listener_type.h"
 
+#include "completions_type.h"
 #include "connection_type.h"
 #include "integer_arguments.h"
 #include "raise_status.h"
 
 typedef struct listener_object {
     PyObject_HEAD spw_listener *listener; /* NULL once closed */
+    PyObject *completions;                /* NULL: it does not serve */
 } listener_object;
 
 static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -31,6 +34,7 @@ static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         return NULL;
     }
     self->listener = listener;
+    self->completions = NULL;
     return (PyObject *)self;
 }
 
@@ -38,6 +42,7 @@ static void listener_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     spw_listener_free(((listener_object *)self)->listener);
+    Py_XDECREF(((listener_object *)self)->completions);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -73,17 +78,52 @@ static PyObject *listener_local(PyObject *self, PyObject *ignored)
     return Py_BuildValue("(sH)", host, port);
 }
 
+static PyObject *listener_serve(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"completions",        "user_timeout_ms",     "greeting",
+                            "greeting_same_host", "loopback_congestion", NULL};
+    listener_object *self = (listener_object *)object;
+    module_state *state = module_state_of(object);
+    spw_listener_options options = SPW_LISTENER_OPTIONS_INIT;
+    PyObject *completions;
+    Py_ssize_t size, same_host_size;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O!O&y#y#|z:serve", names, state->completions_type,
+            &completions, milliseconds_argument, &options.connection.user_timeout_ms,
+            &options.greeting, &size, &options.greeting_same_host, &same_host_size,
+            &options.connection.loopback_congestion))
+        return NULL;
+    options.connection.completions = completions_of(completions);
+    options.greeting_bytes = (size_t)size;
+    options.greeting_same_host_bytes = (size_t)same_host_size;
+    spw_listener *listener = opened(object);
+    if (listener == NULL)
+        return NULL;
+    spw_error error;
+    if (spw_listener_serve(listener, &options, &error) != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    self->completions = Py_NewRef(completions);
+    Py_RETURN_NONE;
+}
+
 static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"user_timeout_ms", NULL};
+    static char *names[] = {"user_timeout_ms", "loopback_congestion", "completions",
+                            NULL};
+    module_state *state = module_state_of(self);
     spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:accept", names,
-                                     milliseconds_argument, &options.user_timeout_ms))
+    PyObject *completions = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|zO!:accept", names,
+                                     milliseconds_argument, &options.user_timeout_ms,
+                                     &options.loopback_congestion,
+                                     state->completions_type, &completions))
         return NULL;
+    if (((listener_object *)self)->completions != NULL)
+        completions = ((listener_object *)self)->completions;
+    options.completions = completions_of(completions);
     spw_listener *listener = opened(self);
     if (listener == NULL)
         return NULL;
-    module_state *state = module_state_of(self);
     spw_connection *connection;
     spw_error error;
     spw_status status = spw_listener_accept(listener, &options, &connection, &error);
@@ -91,7 +131,7 @@ static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywo
         Py_RETURN_NONE;
     if (status != SPW_STATUS_OK)
         return raise_status(state, &error);
-    return connection_wrap(state, connection);
+    return connection_wrap(state, connection, completions);
 }
 
 static PyObject *listener_close(PyObject *self, PyObject *ignored)
@@ -110,8 +150,15 @@ PyTypeObject *listener_type_create(PyObject *module)
         {"local", listener_local, METH_NOARGS, "The bound host and port."},
         {"accept", (PyCFunction)(void (*)(void))listener_accept,
          METH_VARARGS | METH_KEYWORDS,
-         "accept(user_timeout_ms)\n--\n\n"
-         "The next connection, or None when none waits."},
+         "accept(user_timeout_ms, loopback_congestion=None, completions=...)\n--\n\n"
+         "The next connection, or None when none waits. A listener that serves made it "
+         "with what serve was given."},
+        {"serve", (PyCFunction)(void (*)(void))listener_serve,
+         METH_VARARGS | METH_KEYWORDS,
+         "serve(completions, user_timeout_ms, greeting, greeting_same_host, "
+         "loopback_congestion=None)\n--\n\n"
+         "Let threads accept, say the greeting and begin to receive. fileno() is then "
+         "readable when accept has something to tell."},
         {"close", listener_close, METH_NOARGS, "Stop listening."},
         {NULL, NULL, 0, NULL},
     };

@@ -3,9 +3,11 @@
 #include "module_state.h"
 
 #include "buffer_type.h"
+#include "completions_type.h"
 #include "connection_type.h"
 #include "decompress.h"
 #include "listener_type.h"
+#include "meetings_type.h"
 #include "native_figures.h"
 #include "pool_functions.h"
 #include "raise_status.h"
@@ -37,6 +39,10 @@ static int add_types(PyObject *module, module_state *state)
     state->buffer_type = buffer_type_create(module);
     if (state->buffer_type == NULL || PyModule_AddType(module, state->buffer_type) < 0)
         return -1;
+    state->completions_type = completions_type_create(module);
+    if (state->completions_type == NULL ||
+        PyModule_AddType(module, state->completions_type) < 0)
+        return -1;
     state->connection_type = connection_type_create(module);
     if (state->connection_type == NULL ||
         PyModule_AddType(module, state->connection_type) < 0)
@@ -44,6 +50,10 @@ static int add_types(PyObject *module, module_state *state)
     state->listener_type = listener_type_create(module);
     if (state->listener_type == NULL ||
         PyModule_AddType(module, state->listener_type) < 0)
+        return -1;
+    state->meetings_type = meetings_type_create(module);
+    if (state->meetings_type == NULL ||
+        PyModule_AddType(module, state->meetings_type) < 0)
         return -1;
     return 0;
 }
@@ -67,8 +77,10 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     module_state *state = PyModule_GetState(module);
     Py_VISIT(state->buffer_type);
+    Py_VISIT(state->completions_type);
     Py_VISIT(state->connection_type);
     Py_VISIT(state->listener_type);
+    Py_VISIT(state->meetings_type);
     Py_VISIT(state->error_type);
     return 0;
 }
@@ -77,8 +89,10 @@ static int module_clear(PyObject *module)
 {
     module_state *state = PyModule_GetState(module);
     Py_CLEAR(state->buffer_type);
+    Py_CLEAR(state->completions_type);
     Py_CLEAR(state->connection_type);
     Py_CLEAR(state->listener_type);
+    Py_CLEAR(state->meetings_type);
     Py_CLEAR(state->error_type);
     Py_CLEAR(state->name_status);
     return 0;

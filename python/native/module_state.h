@@ -15,8 +15,10 @@ typedef struct module_state {
     spw_budget *budget;
     spw_context *context; /* borrows budget */
     PyTypeObject *buffer_type;
+    PyTypeObject *completions_type;
     PyTypeObject *connection_type;
     PyTypeObject *listener_type;
+    PyTypeObject *meetings_type;
     PyObject *error_type;  /* SpillwayError */
     PyObject *name_status; /* "status", interned */
 } module_state;

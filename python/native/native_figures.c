@@ -35,6 +35,17 @@ static PyObject *regions_dict(const spw_figures *figures)
                          "added", (number)figures->regions_added);
 }
 
+static PyObject *same_host_dict(const spw_figures *figures)
+{
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "meetings",
+                         (number)figures->host_meetings, "refusals",
+                         (number)figures->host_refusals, "bytes_sent",
+                         (number)figures->host_bytes_sent, "by_address",
+                         (number)figures->host_bytes_by_address, "by_descriptor",
+                         (number)figures->host_bytes_by_descriptor, "by_stream",
+                         (number)figures->host_bytes_by_stream);
+}
+
 PyObject *native_figures(PyObject *module, PyObject *ignored)
 {
     (void)ignored;
@@ -45,12 +56,14 @@ PyObject *native_figures(PyObject *module, PyObject *ignored)
     spw_budget_read(state->budget, &budget);
     /* "N" takes the reference, and passes an error of its own maker on. */
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N,s:N}", "messages_sent",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N,s:N,s:N}", "messages_sent",
         (number)figures.messages_sent, "messages_received",
         (number)figures.messages_received, "bytes_sent", (number)figures.bytes_sent,
         "bytes_received", (number)figures.bytes_received, "connections_opened",
         (number)figures.connections_opened, "connections_closed",
         (number)figures.connections_closed, "connections_failed",
-        (number)figures.connections_failed, "copies", copies_dict(&figures), "regions",
-        regions_dict(&figures), "budget", budget_dict(&budget));
+        (number)figures.connections_failed, "connections_tuned",
+        (number)figures.connections_tuned, "copies", copies_dict(&figures), "regions",
+        regions_dict(&figures), "same_host", same_host_dict(&figures), "budget",
+        budget_dict(&budget));
 }

@@ -14,13 +14,30 @@ class Buffer:
     """One piece of memory of the library's. Supports the buffer protocol: writeable,
     bytes, one dimension, on a 64-byte boundary."""
 
+class Completions:
+    """The threads that move large bodies for one event loop, `threads` of them (0: by
+    cores, two to four), and the way back from them. They start when they are needed."""
+
+    def __init__(self, threads: int) -> None: ...
+    def fileno(self) -> int:
+        """Readable as long as connections wait in `next`."""
+    def next(self) -> Connection | None:
+        """A connection of which a thread has received a message, sent everything, or
+        seen the end: look at `receive` and `interest`."""
+
 class Connection:
     """Whole messages in both directions over one TCP stream. No call blocks. One call
     at a time: a second one, from another thread or from a frame's finalizer, raises
     RuntimeError, except `close` and `open`."""
 
     @staticmethod
-    def connect(host: str, port: int, user_timeout_ms: int) -> Connection:
+    def connect(
+        host: str,
+        port: int,
+        user_timeout_ms: int,
+        loopback_congestion: str | None = None,
+        completions: Completions = ...,
+    ) -> Connection:
         """Start to connect to a numeric host; see `connecting`."""
     def fileno(self) -> int:
         """The descriptor to watch; -1 once closed or let go. It outlives the end of the
@@ -29,7 +46,8 @@ class Connection:
         """Close the descriptor of a connection that has ended and that no loop watches
         any more. Whole messages can still be received."""
     def interest(self) -> int:
-        """What to watch it for: 1 read, 2 write, 3 both, 0 nothing."""
+        """What to wait for: 1 until the descriptor can be read, 2 until it can be
+        written, 4 for the completions, a sum of them, 0 nothing."""
     @property
     def connecting(self) -> bool: ...
     @property
@@ -40,6 +58,15 @@ class Connection:
         """Queue a message, send what the socket takes now, and return its bytes on the
         wire. The frames stay referenced until they are sent."""
     def queued_bytes(self) -> int: ...
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that `receive` returned last."""
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop's thread; 0, as at
+        first, for never. Stored for whoever does that work. Any thread."""
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None: ...
     def receive(self) -> list[bytes | memoryview] | None:
         """The next message, or None when it has not arrived whole. Frames up to 64 KiB
         that only the decoder reads (the first one) come as bytes, the others as
@@ -49,29 +76,73 @@ class Connection:
         """Read what is there. True: call `receive` again."""
     def on_writable(self) -> None:
         """Finish connecting, or send from the queue."""
+    def meet(
+        self, meetings: Meetings, own_nonce: bytes, peer_path: str, peer_nonce: bytes, /
+    ) -> None:
+        """The peer is believed to share our host: expect it at `meetings` with
+        `own_nonce`, and go to its path, with its nonce, when there is something large
+        to send. Once; only with completions."""
     def close(self) -> None:
         """Close at once and release every frame. While another call is under way, the
         connection says that it is closed and is closed when that call ends."""
+
+class Meetings:
+    """Where peers of this host come to meet connections of one loop: a socket in a
+    directory of its own in `parent`. `best` is the first way to be tried by which
+    bodies come (0: the best; 1: read from the peer's memory; 2: by a passed
+    descriptor; 3: by the stream)."""
+
+    def __init__(
+        self, parent: str, best: int = 0, uses_descriptors: bool = False
+    ) -> None: ...
+    def fileno(self) -> int: ...
+    def path(self) -> str: ...
+    def on_readable(self) -> str | None:
+        """Let in who has come. Returns why a peer cannot send by the best way, None
+        when all is well."""
 
 class Listener:
     """Accepts connections on one numeric address."""
 
     def __init__(self, host: str, port: int, backlog: int) -> None: ...
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor to watch for reading; another one once it serves. -1 once
+        closed."""
     def local(self) -> tuple[str, int]: ...
-    def accept(self, user_timeout_ms: int) -> Connection | None: ...
+    def serve(
+        self,
+        completions: Completions,
+        user_timeout_ms: int,
+        greeting: bytes,
+        greeting_same_host: bytes,
+        loopback_congestion: str | None = None,
+    ) -> None:
+        """Let threads accept, say the greeting (the one frame of a message; another one
+        to peers whose address is the one that they connected to; empty for none) and
+        begin to receive, however long Python does something else."""
+    def accept(
+        self,
+        user_timeout_ms: int,
+        loopback_congestion: str | None = None,
+        completions: Completions = ...,
+    ) -> Connection | None:
+        """The next connection, or None when none waits. A listener that serves made it
+        with what `serve` was given. After an error it accepts no more until this is
+        called again."""
     def close(self) -> None: ...
 
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
     """Decompress the shards of one buffer side by side into one aligned `Buffer`."""
 
 def figures() -> dict[str, Any]:
-    """What this process moved and holds: messages_sent, messages_received, bytes_sent,
-    bytes_received, connections_opened, connections_closed, connections_failed (counts
-    and bytes on the wire), copies as {reason: {"count", "bytes"}}, regions as
-    {"recycled", "added"} (how often a buffer's memory was that of an earlier one, and
-    how often it was new), budget as {"held", "queued", "in_flight", "pooled", "peak",
-    "limit", "refusals"} in bytes."""
+    """What this process moved and holds: messages_sent, messages_received,
+    bytes_sent, bytes_received, connections_opened, connections_closed,
+    connections_failed, connections_tuned (counts and bytes on the wire), copies as
+    {reason: {"count", "bytes"}}, regions as {"recycled", "added"} (how often a
+    buffer's memory was that of an earlier one, and how often it was new), same_host
+    as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
+    "by_stream"} (the last three in received bytes), budget as {"held", "queued",
+    "in_flight", "pooled", "peak", "limit", "refusals"} in bytes."""
 
 def limit_resident(bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not

@@ -6,12 +6,17 @@ is apart from both so that stats() needs neither Dask nor the C library.
 
 ON = "on"
 
-PARTS = ("transport",)
-"""What can be on or off. Each is the name of the hook that makes it work."""
+TRANSPORT, SAME_HOST = "transport", "same_host"
+PARTS = (TRANSPORT, SAME_HOST, "malloc", "offload")
+"""What can be on or off: each is the name of the hook that makes it work, but for
+same_host, which the transport does by itself, so that it is off wherever that is."""
 
 hooks: dict[str, str] = {}
 """For each place where we enter Dask: ON, or why it is off. Empty until enable(), and
 replaced whole, never changed, so that any thread may read it."""
+
+same_host_off: str | None = None
+"""Why the transport does not use what processes of one host have in common."""
 
 roles: set[str] = set()
 """What Dask runs in this process: "scheduler", "nanny", "worker", "client"."""
@@ -29,6 +34,7 @@ def why_off(part: str) -> str | None:
 def parts() -> dict[str, dict[str, bool | str | None]]:
     """For each part whether it is on, and why it is not."""
     reasons = {part: why_off(part) for part in PARTS}
+    reasons[SAME_HOST] = reasons[TRANSPORT] or same_host_off
     return {
         part: {"on": reason is None, "why_off": reason}
         for part, reason in reasons.items()

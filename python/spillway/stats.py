@@ -4,11 +4,19 @@ import os
 import sys
 from typing import Any
 
-from spillway import in_force
+from spillway import in_force, offload_counts
 
 _DIRECTIONS = ("sent", "received")
-_CONNECTIONS = ("opened", "closed", "failed")
+_CONNECTIONS = ("opened", "closed", "failed", "tuned")
 _BUDGET = ("held", "queued", "in_flight", "pooled", "peak", "limit", "refusals")
+_SAME_HOST = (
+    "meetings",
+    "refusals",
+    "bytes_sent",
+    "by_address",
+    "by_descriptor",
+    "by_stream",
+)
 _REGIONS = ("recycled", "added")
 
 
@@ -22,8 +30,9 @@ def stats() -> dict[str, Any]:
 
     figures, without_native = _figures()
     parts = in_force.parts()
-    if without_native and parts["transport"]["why_off"] == in_force.why_stock:
-        parts["transport"]["why_off"] = without_native
+    for part in parts.values():
+        if without_native and part["why_off"] == in_force.why_stock:
+            part["why_off"] = without_native
     if not parts["transport"]["on"] and _own_scheme_is_used():
         parts["transport"]["why_off"] += "; what goes by spillway:// is Spillway's"
     return {
@@ -38,9 +47,11 @@ def stats() -> dict[str, Any]:
         "messages": {way: figures.get(f"messages_{way}", 0) for way in _DIRECTIONS},
         "bytes": {way: figures.get(f"bytes_{way}", 0) for way in _DIRECTIONS},
         "copies": figures.get("copies", {}),
+        "offload": offload_counts.read(),
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },
+        "same_host": figures.get("same_host", dict.fromkeys(_SAME_HOST, 0)),
         "regions": figures.get("regions", dict.fromkeys(_REGIONS, 0)),
         "budget": figures.get("budget", dict.fromkeys(_BUDGET, 0)),
         "peak_rss_bytes": _peak_rss_bytes(),

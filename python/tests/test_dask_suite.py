@@ -91,9 +91,11 @@ def test_the_last_line_of_a_test_counts(tmp_path):
 
 def test_the_page_keeps_what_is_around_the_result():
     page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
-    assert report.put_into(page, "new") == page.replace("old", "new")
+    assert report.put_into(page, "new", report.BEGIN, report.END) == page.replace(
+        "old", "new"
+    )
     with pytest.raises(SystemExit):
-        report.put_into("a page without marks", "new")
+        report.put_into("a page without marks", "new", report.BEGIN, report.END)
 
 
 def test_the_page_shows_the_list_as_it_is():

@@ -7,6 +7,7 @@ import msgpack
 import numpy
 import pytest
 from distributed import protocol
+from distributed.metrics import context_meter
 from distributed.protocol import compression, to_serialize
 from distributed.protocol.serialize import Serialized, ToPickle
 
@@ -62,6 +63,19 @@ def test_left_serialized(shape, codec):
 
 def flat(value):
     return value.values() if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_decompressing_is_metered_as_in_dask(codec):
+    def metered(decoder):
+        found = []
+        frames = as_received(dumps([to_serialize(SHAPES["compressible"]())], codec))
+        with context_meter.add_callback(lambda *args: found.append(args[0])):
+            decoder(frames)
+        return found
+
+    assert metered(loads) == metered(protocol.loads)
+    assert "decompress" in metered(loads)
 
 
 def test_deserializers_are_obeyed():

@@ -28,6 +28,7 @@ def entered_places():
             for role in ("scheduler", "nanny", "worker", "client")
             for key in ("preload", "preload-argv")
         ),
+        dask.config.get("distributed.nanny.pre-spawn-environ"),
     )
 
 
@@ -171,7 +172,7 @@ def test_disable_transport_leaves_tcp_to_dask_and_the_rest_on(monkeypatch):
 
 
 def test_names_of_later_parts_are_accepted(monkeypatch, caplog):
-    names = "same_host,store,shuffle,malloc,offload,values,merge"
+    names = "same_host,store,shuffle,values,merge"
     monkeypatch.setenv("SPILLWAY_DISABLE", names)
     enable()
     assert set(stats()["hooks"].values()) == {in_force.ON}

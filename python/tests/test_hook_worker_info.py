@@ -4,6 +4,7 @@ import pytest
 from distributed import Scheduler, Worker
 
 import spillway
+from spillway import in_force
 from spillway.dask import disable, enable, hook_worker_info
 from spillway.dask.comm import WIRE_VERSION
 
@@ -18,10 +19,11 @@ async def identity_of_a_worker():
 async def test_shows_in_the_schedulers_identity():
     enable()
     said = (await identity_of_a_worker())["spillway"]
+    assert said["parts"]["transport"] == {"on": True, "why_off": None}
     assert said == {
         "version": spillway.__version__,
         "wire_version": WIRE_VERSION,
-        "parts": {"transport": {"on": True, "why_off": None}},
+        "parts": in_force.parts(),
     }
 
 

@@ -16,14 +16,27 @@ OBJECTS = [
     for relies in entries
 ]
 
-# For each hook an object that no other hook relies on.
+# For each hook an object that no hook but those in FOLLOWS relies on.
 OWN_OBJECT = {
     "transport": "distributed.comm.tcp:BaseTCPBackend.get_listener",
     "config": "dask.config:set",
+    "offload": "distributed.protocol.compression:maybe_compress",
+    "scheduler_offload": "distributed.core:ConnectionPool",
+    "malloc": "distributed.nanny:_get_env_variables",
+    "nanny_environ": "distributed.nanny:Nanny.instantiate",
+    "idle_memory": "distributed.system_monitor:SystemMonitor.get_process_memory",
     "preloads": "distributed.preloading:process_preloads",
     "worker_info": "distributed.worker:Worker.get_startup_information",
     "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
     "client_check": "distributed.scheduler:Scheduler.identity",
+}
+
+
+# For a hook those that go off with it: they cannot do without it or its object.
+FOLLOWS = {
+    "config": ("malloc",),
+    "idle_memory": ("malloc",),
+    "memory_limit": ("idle_memory", "malloc"),
 }
 
 
@@ -92,8 +105,12 @@ def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
         )
     hooks = stats()["hooks"]
     reason = hooks.pop(broken).removeprefix("off: ")
+    followers = FOLLOWS.get(broken, ())
+    assert all(hooks.pop(follower).startswith("off: ") for follower in followers)
     assert set(hooks.values()) == {in_force.ON}
-    (warning,) = spillway_warnings(caplog)
+    warnings = spillway_warnings(caplog)
+    assert len(warnings) == 1 + len(followers)
+    (warning,) = (text for text in warnings if f"hook {broken} does" in text)
     assert f"hook {broken} " in warning
     assert warning.endswith(reason)
     assert reason.startswith(OWN_OBJECT[broken])

@@ -36,14 +36,26 @@ def test_has_every_figure_in_plain_types():
         "messages",
         "bytes",
         "copies",
+        "offload",
         "connections",
+        "same_host",
         "regions",
         "budget",
         "peak_rss_bytes",
     ]
     assert {type(leaf) for leaf in leaves(got)} <= set(PLAIN)
     assert set(got["messages"]) == set(got["bytes"]) == {"sent", "received"}
-    assert set(got["connections"]) == {"opened", "closed", "failed"}
+    assert set(got["connections"]) == {"opened", "closed", "failed", "tuned"}
+    assert set(got["same_host"]) == {
+        "meetings",
+        "refusals",
+        "bytes_sent",
+        "by_address",
+        "by_descriptor",
+        "by_stream",
+    }
+    assert set(got["offload"]) == {"encoded", "decoded"}
+    assert set(got["offload"]["encoded"]) == {"inline", "offloaded"}
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -117,6 +117,15 @@ void spw_context_read_figures(const spw_context *context, spw_figures *ret_figur
         .connections_opened = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_OPENED]),
         .connections_closed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_CLOSED]),
         .connections_failed = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_FAILED]),
+        .connections_tuned = atomic_load(&figures[SPW__FIGURE_CONNECTIONS_TUNED]),
+        .host_meetings = atomic_load(&figures[SPW__FIGURE_HOST_MEETINGS]),
+        .host_refusals = atomic_load(&figures[SPW__FIGURE_HOST_REFUSALS]),
+        .host_bytes_sent = atomic_load(&figures[SPW__FIGURE_HOST_BYTES_SENT]),
+        .host_bytes_by_address =
+            atomic_load(&figures[SPW__FIGURE_HOST_BYTES_BY_ADDRESS]),
+        .host_bytes_by_descriptor =
+            atomic_load(&figures[SPW__FIGURE_HOST_BYTES_BY_DESCRIPTOR]),
+        .host_bytes_by_stream = atomic_load(&figures[SPW__FIGURE_HOST_BYTES_BY_STREAM]),
         .regions_recycled = atomic_load(&figures[SPW__FIGURE_REGIONS_RECYCLED]),
         .regions_added = atomic_load(&figures[SPW__FIGURE_REGIONS_ADDED]),
     };

@@ -3,9 +3,11 @@
  *
  * Use: while bytes come, either feed() them from a read-ahead buffer, or read straight
  * into direct() and say so by advance(). When is_whole(), take() the payload; the next
- * feed() begins the next message. After any error the stream is lost, the message under
- * way is aborted at once, and every further feed() fails: free the reader and close the
- * connection. One thread at a time. */
+ * feed() begins the next message. Where references are allowed, a body may come by
+ * another way than the stream: feed() then stops at it, and it is filled by remote()
+ * and advance_remote(), or by adopt(). After any error the stream is lost, the message
+ * under way is aborted at once, and every further feed() fails: free the reader and
+ * close the connection. One thread at a time. */
 #ifndef SPW_FRAMING_MESSAGE_READER_H
 #define SPW_FRAMING_MESSAGE_READER_H
 
@@ -21,8 +23,14 @@ spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
 /* Aborts a message under way. Takes: reader (NULL allowed). */
 void spw__message_reader_free(spw__message_reader *reader);
 
-/* Parse at most size bytes and stop when a message is whole.
- * Returns: how many bytes were consumed (all of them unless a message became whole).
+/* From now on bodies may be announced by reference (docs/wire_format.md, "Same host"),
+ * as both peers have agreed. Also in the middle of a message that
+ * has none, and then from any thread. */
+void spw__message_reader_allow_references(spw__message_reader *reader);
+
+/* Parse at most size bytes and stop when a message is whole, or at a body that does not
+ * come in the stream.
+ * Returns: how many bytes were consumed (all of them unless it stopped).
  * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, what the sink answers, and CLOSED after
  * an earlier error. */
 spw_status spw__message_reader_feed(spw__message_reader *reader, const void *data,
@@ -35,6 +43,29 @@ void *spw__message_reader_direct(spw__message_reader *reader, size_t *ret_size);
 /* size bytes (<= what direct gave) have been written there. Errors: as feed. */
 spw_status spw__message_reader_advance(spw__message_reader *reader, size_t size,
                                        spw_error *error);
+
+/* What the reader wants next of a body that does not come in the stream. */
+typedef struct spw__remote_range {
+    void *to;
+    uint64_t size;    /* the rest of the frame (> 0) */
+    uint64_t address; /* of it in the sender's memory; 0: the sender passes it */
+    uint64_t filled;  /* bytes of the frame that are there already */
+    bool is_last;     /* no later frame of the message is such a body */
+    bool may_adopt;   /* the frame can be a buffer of its own: nothing of it is there */
+} spw__remote_range;
+
+/* Whether the reader stands at such a body, and then what of it is next. */
+bool spw__message_reader_is_remote(const spw__message_reader *reader);
+bool spw__message_reader_remote(const spw__message_reader *reader,
+                                spw__remote_range *ret_range);
+/* size bytes (<= what remote gave) have been written there. Errors: as feed. */
+spw_status spw__message_reader_advance_remote(spw__message_reader *reader, size_t size,
+                                              spw_error *error);
+/* The body is that buffer, as large as the frame: in place of the region that was
+ * reserved for it. Only when remote says may_adopt. Takes: buffer, always. Errors: as
+ * feed. */
+spw_status spw__message_reader_adopt(spw__message_reader *reader, spw_buffer *buffer,
+                                     spw_error *error);
 
 bool spw__message_reader_is_whole(const spw__message_reader *reader);
 /* True when no byte of a message has been consumed yet. */

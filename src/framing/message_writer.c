@@ -11,6 +11,9 @@
 #include "context/error.h"
 #include "framing/wire.h"
 
+/* No frame is that large. */
+static const spw__message_references NO_REFERENCES = {.from_bytes = UINT64_MAX};
+
 /* Below this a copy costs less than one more piece of a vectored send. */
 enum { COPY_BELOW_BYTES = 4096 };
 
@@ -58,21 +61,40 @@ static bool is_copied(const spw_slice *slice)
 }
 
 typedef struct layout {
-    uint64_t total, first_segment; /* bytes on the wire; bytes of the first segment */
+    const spw__message_references *references;
+    uint64_t total; /* bytes in the stream */
+    uint64_t first; /* the first number: bytes of the first segment, and a flag */
     size_t block, pieces;
 } layout;
 
-static layout lay_out(const spw_slice *slices, size_t count)
+static bool is_referenced(const layout *plan, const spw_slice *slice)
 {
-    layout plan = {.first_segment = 8 + 8 * (uint64_t)count, .pieces = 1};
-    size_t segment = first_segment_frames(slices, count);
-    plan.block = (size_t)spw__wire_prelude_bytes(count);
+    return spw__message_references_has(plan->references, slice);
+}
+
+static layout lay_out(const spw_slice *slices, size_t count,
+                      const spw__message_references *references)
+{
+    layout plan = {.references = references, .pieces = 1};
+    /* Where there are references the segment is the prelude alone, which is all that
+     * the number is then good for. */
+    size_t segment = 0;
+    if (references == &NO_REFERENCES) {
+        segment = first_segment_frames(slices, count);
+        plan.block = (size_t)spw__wire_prelude_bytes(count);
+        plan.first = plan.block - 8;
+    } else {
+        plan.block = (size_t)spw__wire_referenced_prelude_bytes(count);
+        plan.first = SPW__WIRE_REFERENCED | (plan.block - 8);
+    }
     plan.total = plan.block;
     bool after_copy = true;
     for (size_t i = 0; i < count; i++) {
+        if (is_referenced(&plan, &slices[i]))
+            continue;
         plan.total += slices[i].size;
         if (i < segment)
-            plan.first_segment += slices[i].size;
+            plan.first += slices[i].size;
         if (is_copied(&slices[i])) {
             plan.block += (size_t)slices[i].size;
             plan.pieces += after_copy ? 0 : 1;
@@ -85,18 +107,36 @@ static layout lay_out(const spw_slice *slices, size_t count)
     return plan;
 }
 
+static char *put_places(char *next, const spw_slice *slices, size_t count,
+                        const layout *plan)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t place = SPW__WIRE_IN_STREAM;
+        if (is_referenced(plan, &slices[i]))
+            place = plan->references->by_descriptor
+                        ? SPW__WIRE_BY_DESCRIPTOR
+                        : (uint64_t)(uintptr_t)spw_slice_data(&slices[i]);
+        next = spw__wire_put(next, place);
+    }
+    return next;
+}
+
 static void fill(spw__message_writer *writer, const spw_slice *slices, size_t count,
                  const layout *plan)
 {
     char *block = (char *)(writer->pieces + plan->pieces);
     char *next = block;
-    next = spw__wire_put(next, plan->first_segment);
+    next = spw__wire_put(next, plan->first);
     next = spw__wire_put(next, count);
     for (size_t i = 0; i < count; i++)
         next = spw__wire_put(next, slices[i].size);
+    if (plan->references != &NO_REFERENCES)
+        next = put_places(next, slices, count, plan);
     char *run = block;
     uint64_t copied = 0;
     for (size_t i = 0; i < count; i++) {
+        if (is_referenced(plan, &slices[i]))
+            continue;
         if (is_copied(&slices[i])) {
             if (slices[i].size > 0)
                 memcpy(next, spw_slice_data(&slices[i]), (size_t)slices[i].size);
@@ -120,12 +160,23 @@ spw_status spw__message_writer_create(spw_context *context, spw_payload *payload
                                       spw__message_writer **ret_writer,
                                       spw_error *error)
 {
+    return spw__message_writer_create_referenced(context, payload, &NO_REFERENCES,
+                                                 ret_writer, error);
+}
+
+spw_status
+spw__message_writer_create_referenced(spw_context *context, spw_payload *payload,
+                                      const spw__message_references *references,
+                                      spw__message_writer **ret_writer,
+                                      spw_error *error)
+{
     const spw_slice *slices = spw_payload_slices(payload);
     size_t count = spw_payload_count(payload);
+    assert(references->from_bytes > 0);
     if (count == 0)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a message needs at least one frame");
-    layout plan = lay_out(slices, count);
+    layout plan = lay_out(slices, count, references);
     size_t allocated =
         sizeof(spw__message_writer) + plan.pieces * sizeof(struct iovec) + plan.block;
     spw__message_writer *writer =

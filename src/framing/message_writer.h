@@ -15,6 +15,29 @@ typedef struct spw__message_writer spw__message_writer;
 spw_status spw__message_writer_create(spw_context *context, spw_payload *payload,
                                       spw__message_writer **ret_writer,
                                       spw_error *error);
+/* Which frames of a message go by reference, and how. */
+typedef struct spw__message_references {
+    uint64_t from_bytes; /* those of at least that size (> 0) */
+    bool by_descriptor;  /* else by address */
+} spw__message_references;
+
+static inline bool
+spw__message_references_has(const spw__message_references *references,
+                            const spw_slice *slice)
+{
+    return slice->size >= references->from_bytes;
+}
+
+/* The same for a peer that allows references: the frames that references has are
+ * announced and not sent. Whoever sends that way sees to it that the buffers stay as
+ * they are until the peer has what they hold; the writer itself keeps them no longer
+ * than other buffers.
+ * Takes, Errors: as create. */
+spw_status
+spw__message_writer_create_referenced(spw_context *context, spw_payload *payload,
+                                      const spw__message_references *references,
+                                      spw__message_writer **ret_writer,
+                                      spw_error *error);
 /* Takes: writer (NULL allowed), sent or not. */
 void spw__message_writer_free(spw__message_writer *writer);
 
@@ -23,7 +46,7 @@ void spw__message_writer_free(spw__message_writer *writer);
  * Returns: the payload that create took. */
 spw_payload *spw__message_writer_give_back(spw__message_writer *writer);
 
-/* All bytes of the message on the wire, and those not yet sent. */
+/* All bytes of the message in the stream, and those not yet sent. */
 uint64_t spw__message_writer_total(const spw__message_writer *writer);
 uint64_t spw__message_writer_unsent(const spw__message_writer *writer);
 

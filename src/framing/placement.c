@@ -10,6 +10,7 @@
 
 #include "context/allocate.h"
 #include "context/figures.h"
+#include "memory/payload_slices.h"
 
 /* A small buffer that outlives its message keeps its shared region alive: 64 KiB at
  * most, and no more than the message had small frames. */
@@ -233,6 +234,32 @@ spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
     if (!placement->header.has_buffers)
         return SPW_STATUS_OK;
     return place_value(placement, frame + 1, error);
+}
+
+bool spw__placement_is_alone(const spw__placement *placement, uint64_t frame)
+{
+    const spw_slice *slices = spw_payload_slices(placement->payload);
+    const spw_buffer *buffer = slices[frame].buffer;
+    /* Frames of one region lie side by side, unless it is the one for small frames. */
+    bool follows = frame > 0 && slices[frame - 1].buffer == buffer;
+    bool is_followed = frame + 1 < spw_payload_count(placement->payload) &&
+                       slices[frame + 1].buffer == buffer;
+    return buffer != placement->shared && !follows && !is_followed;
+}
+
+void spw__placement_replace(spw__placement *placement, uint64_t frame,
+                            spw_buffer *buffer)
+{
+    const spw_slice *slice = &spw_payload_slices(placement->payload)[frame];
+    size_t i = 0;
+    while (placement->regions[i].buffer != slice->buffer ||
+           placement->regions[i].offset != slice->offset)
+        i++;
+    spw_slice region = placement->regions[i];
+    placement->regions[i] = placement->regions[--placement->region_count];
+    spw__payload_replace(placement->payload, (size_t)frame, buffer);
+    placement->sink.ops->abort(placement->sink.self, &region);
+    spw_buffer_unref(region.buffer);
 }
 
 static void drop_regions(spw__placement *placement,

@@ -39,6 +39,12 @@ spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
  * Errors: as place. */
 spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
                                      spw_error *error);
+/* Whether frame, which has a place, has a region to itself. */
+bool spw__placement_is_alone(const spw__placement *placement, uint64_t frame);
+/* Let frame, which is alone, be buffer, and give up its region. Takes: buffer, of the
+ * frame's size. */
+void spw__placement_replace(spw__placement *placement, uint64_t frame,
+                            spw_buffer *buffer);
 /* The message is whole: commit its regions. Returns: its payload, the caller's. */
 spw_payload *spw__placement_commit(spw__placement *placement);
 /* Give up the message, if there is one. */

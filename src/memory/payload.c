@@ -2,8 +2,11 @@
  * and lies inside it, bytes is the sum of the sizes. */
 #include "spillway/payload.h"
 
+#include <assert.h>
+
 #include "context/allocate.h"
 #include "context/error.h"
+#include "memory/payload_slices.h"
 
 struct spw_payload {
     spw_context *context; /* one reference */
@@ -76,4 +79,13 @@ const spw_slice *spw_payload_slices(const spw_payload *payload)
 uint64_t spw_payload_bytes(const spw_payload *payload)
 {
     return payload->bytes;
+}
+
+void spw__payload_replace(spw_payload *payload, size_t index, spw_buffer *buffer)
+{
+    spw_slice *slice = &payload->slices[index];
+    assert(index < payload->count && spw_buffer_size(buffer) == slice->size);
+    spw_buffer_unref(slice->buffer);
+    slice->buffer = buffer;
+    slice->offset = 0;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -52,4 +53,13 @@ uint64_t spw__process_resident_bytes(void)
         sscanf(text, "%*u %" SCNu64, &resident_pages) != 1)
         return 0;
     return resident_pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+unsigned spw__process_core_count(void)
+{
+    cpu_set_t cores;
+    /* Fails where the machine has more cores than the set can name. */
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0)
+        return CPU_SETSIZE;
+    return (unsigned)CPU_COUNT(&cores);
 }

@@ -56,6 +56,11 @@ int spw__socket_set_keep_alive(int descriptor, int idle_s, int interval_s, int p
 /* Give a peer up that acknowledges nothing for so long. */
 int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms);
 
+/* Room for such a name. */
+enum { SPW__CONGESTION_NAME_BYTES = 16 };
+/* How fast to send, by the name of one of the system's ways: "reno", "cubic", "bbr". */
+int spw__socket_set_congestion(int descriptor, const char *name);
+
 /* This process, as the owner of the sockets that it makes. */
 int spw__socket_owner(void);
 /* Say farewell, so that the peer sees it even when a forked child holds a copy of the

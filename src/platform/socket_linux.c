@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <unistd.h>
 
 int spw__socket_open(int family)
@@ -113,6 +114,13 @@ int spw__socket_set_user_timeout(int descriptor, unsigned timeout_ms)
 {
     int answer = setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms,
                             sizeof timeout_ms);
+    return answer == 0 ? 0 : -errno;
+}
+
+int spw__socket_set_congestion(int descriptor, const char *name)
+{
+    int answer = setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name,
+                            (socklen_t)strlen(name));
     return answer == 0 ? 0 : -errno;
 }
 

@@ -4,18 +4,26 @@
 #include "spillway/connection.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
 #include "transport/connection_state.h"
 
-static spw_status check_options(const spw_connection_options *options, spw_error *error)
+spw_status spw__connection_check_options(const spw_connection_options *options,
+                                         spw_error *error)
 {
     if (options == NULL || options->struct_size != sizeof *options)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "connection options of an unknown size; use "
                               "SPW_CONNECTION_OPTIONS_INIT");
+    const char *congestion = options->loopback_congestion;
+    if (congestion != NULL && strlen(congestion) >= SPW__CONGESTION_NAME_BYTES)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "no congestion control has so long a name: %s",
+                              congestion);
     return SPW_STATUS_OK;
 }
 
@@ -29,7 +37,18 @@ static spw_status make(spw_context *context, const spw_connection_options *optio
     if (connection == NULL)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a connection");
-    *connection = (spw_connection){.context = context, .is_drained = true};
+    *connection = (spw_connection){.context = context,
+                                   .completions = options->completions,
+                                   .inline_bytes = options->inline_bytes != 0
+                                                       ? options->inline_bytes
+                                                       : SPW_INLINE_BYTES_DEFAULT,
+                                   .user = options->user,
+                                   .is_drained = true};
+    if (options->loopback_congestion != NULL)
+        (void)snprintf(connection->loopback_congestion,
+                       sizeof connection->loopback_congestion, "%s",
+                       options->loopback_congestion);
+    spw__connection_init_directions(connection);
     spw_sink sink = options->sink.ops != NULL ? options->sink : spw_sink_heap(context);
     spw_status status =
         spw__message_reader_create(context, sink, &connection->reader, error);
@@ -54,13 +73,22 @@ static void release(spw_connection *connection)
     spw_context_unref(context);
 }
 
+void spw__connection_opened(spw_connection *connection)
+{
+    connection->phase = CONNECTION_OPEN;
+    if (connection->loopback_congestion[0] != '\0' &&
+        spw__stream_tcp_tune_loopback(connection->context, &connection->stream,
+                                      connection->loopback_congestion))
+        spw__count(connection->context, SPW__FIGURE_CONNECTIONS_TUNED, 1);
+}
+
 spw_status spw_connection_connect(spw_context *context, const char *host, uint16_t port,
                                   const spw_connection_options *options,
                                   spw_connection **ret_connection, spw_error *error)
 {
     spw__socket_address peer;
     spw_connection *connection;
-    spw_status status = check_options(options, error);
+    spw_status status = spw__connection_check_options(options, error);
     if (status == SPW_STATUS_OK)
         status = spw__address_parse(host, port, &peer, error);
     if (status == SPW_STATUS_OK)
@@ -76,8 +104,8 @@ spw_status spw_connection_connect(spw_context *context, const char *host, uint16
         release(connection);
         return status;
     }
-    connection->phase =
-        status == SPW_STATUS_OK ? CONNECTION_OPEN : CONNECTION_CONNECTING;
+    if (status == SPW_STATUS_OK)
+        spw__connection_opened(connection);
     *ret_connection = connection;
     return SPW_STATUS_OK;
 }
@@ -88,14 +116,14 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  spw_connection **ret_connection, spw_error *error)
 {
     spw_connection *connection;
-    spw_status status = check_options(options, error);
+    spw_status status = spw__connection_check_options(options, error);
     if (status == SPW_STATUS_OK)
         status = make(context, options, peer, &connection, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw__stream_tcp_adopt(context, descriptor, peer, options->user_timeout_ms,
                           &connection->stream);
-    connection->phase = CONNECTION_OPEN;
+    spw__connection_opened(connection);
     spw__count(context, SPW__FIGURE_CONNECTIONS_OPENED, 1);
     *ret_connection = connection;
     return SPW_STATUS_OK;
@@ -113,9 +141,7 @@ void spw__connection_stop_reading(spw_connection *connection)
 {
     spw__message_reader_free(connection->reader);
     connection->reader = NULL;
-    spw__release(connection->context, connection->ahead.data, SPW__READ_AHEAD_BYTES,
-                 _Alignof(max_align_t));
-    connection->ahead = (read_ahead){0};
+    spw__connection_drop_ahead(connection);
 }
 
 void spw__connection_end(spw_connection *connection, const spw_error *why)
@@ -128,6 +154,9 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
                1);
     connection->phase = CONNECTION_ENDED;
     connection->end = *why;
+    spw__connection_call_home(connection, &connection->receiving);
+    spw__connection_call_home(connection, &connection->sending);
+    spw__connection_end_host(connection);
     connection->is_wanted = false;
     spw__stream_tcp_shutdown(&connection->stream);
     spw__send_queue_abandon(&connection->queue);
@@ -144,8 +173,11 @@ spw_status spw__connection_tell_end(const spw_connection *connection, spw_error 
 
 void spw_connection_let_go(spw_connection *connection)
 {
-    if (connection->phase == CONNECTION_ENDED)
-        spw__stream_tcp_close(&connection->stream);
+    if (connection->phase != CONNECTION_ENDED)
+        return;
+    spw__connection_forget_host(connection);
+    spw__watch_forget(&connection->watch);
+    spw__stream_tcp_close(&connection->stream);
 }
 
 void spw_connection_close(spw_connection *connection)
@@ -158,12 +190,21 @@ void spw_connection_close(spw_connection *connection)
     }
     spw_connection_let_go(connection);
     spw__connection_stop_reading(connection);
-    spw_payload *ready = connection->ready;
-    connection->ready = NULL;
     /* These run release callbacks, which may come back to the connection: by now it has
-     * ended and holds nothing. */
-    spw_payload_free(ready);
+     * ended, and each message is out of it before it is freed. */
+    spw__ready_queue_clear(&connection->ready);
     spw__send_queue_reap(&connection->queue);
+    spw__connection_free_host(connection);
+}
+
+void *spw_connection_user(const spw_connection *connection)
+{
+    return connection->user;
+}
+
+void spw_connection_set_user(spw_connection *connection, void *user)
+{
+    connection->user = user;
 }
 
 int spw_connection_descriptor(const spw_connection *connection)
@@ -177,12 +218,22 @@ unsigned spw_connection_interest(const spw_connection *connection)
         return 0;
     if (connection->phase == CONNECTION_CONNECTING)
         return SPW_INTEREST_WRITE;
-    unsigned interest = connection->queue.unsent_bytes > 0 ? SPW_INTEREST_WRITE : 0;
+    unsigned interest = 0;
+    /* Also when nothing is announced any more: a thread may just have heard that all is
+     * taken, and the owner has still to hear of it. */
+    bool is_announcing = connection->announcing.is_away ||
+                         spw__connection_announced_bytes(connection) > 0;
+    if (connection->sending.is_away || is_announcing)
+        interest |= SPW_INTEREST_COMPLETION;
+    if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
+        interest |= SPW_INTEREST_WRITE;
+    if (connection->receiving.is_away)
+        return interest | SPW_INTEREST_COMPLETION;
     /* Also when nobody waits for a message, for that is how an idle connection learns
      * that its peer has gone; but never while something waits to be received, or a
      * level-triggered loop would spin. */
-    bool holds_something =
-        connection->ready != NULL || connection->ahead.start < connection->ahead.end;
+    bool holds_something = !spw__ready_queue_is_empty(&connection->ready) ||
+                           connection->ahead.start < connection->ahead.end;
     return holds_something ? interest : interest | SPW_INTEREST_READ;
 }
 
@@ -199,10 +250,10 @@ bool spw_connection_is_open(const spw_connection *connection)
 spw_status spw_connection_local(spw_connection *connection, const char **ret_host,
                                 uint16_t *ret_port, spw_error *error)
 {
-    if (connection->phase == CONNECTION_ENDED)
-        return spw__error_set(error, SPW_STATUS_CLOSED, 0,
-                              "a closed connection has no local address");
     if (connection->local_host[0] == '\0') {
+        if (connection->phase == CONNECTION_ENDED)
+            return spw__error_set(error, SPW_STATUS_CLOSED, 0,
+                                  "a closed connection has no local address");
         spw__socket_address local;
         int answer = spw__socket_local(connection->stream.descriptor, &local);
         if (answer < 0)
@@ -224,10 +275,13 @@ void spw_connection_peer(const spw_connection *connection, const char **ret_host
 
 uint64_t spw_connection_queued_bytes(const spw_connection *connection)
 {
-    return connection->queue.unsent_bytes;
+    return spw__send_queue_unsent(&connection->queue) +
+           spw__connection_announced_bytes(connection);
 }
 
 void spw_connection_reap(spw_connection *connection)
 {
-    spw__send_queue_reap(&connection->queue);
+    if (!connection->sending.is_away)
+        spw__send_queue_reap(&connection->queue);
+    spw__connection_reap_host(connection);
 }

@@ -10,23 +10,67 @@
 
 /* A body's rest below this is cheaper copied than named in a vectored read. */
 static const size_t DIRECT_FROM_BYTES = 4096;
-static const size_t DIRECT_MAX_BYTES = (size_t)1 << 30;
+/* One system call takes a millisecond or two for this, which is as long as the owner
+ * waits for a direction that it calls home. */
+static const size_t DIRECT_MAX_BYTES = (size_t)4 << 20;
 /* With this much of a body missing, a short read is not taken for the last one. */
 static const uint64_t ASK_AGAIN_BYTES = 64 * 1024;
-/* One call reads no more of a body than this, so that the owner's loop gets its turn
- * even while the peer sends as fast as we read. */
+/* One call reads no more of a body than this, so that the owner's loop, or what else
+ * waits for the thread, gets its turn even while the peer sends as fast as we read. */
 static const uint64_t RECEIVE_TURN_BYTES = (uint64_t)64 << 20;
+/* The same while nobody has taken the connection, in calls of the system or messages.
+ */
+static const int UNTAKEN_TURN_CALLS = 16;
 
 static bool has_read_ahead(const spw_connection *connection)
 {
     return connection->ahead.start < connection->ahead.end;
 }
 
+void spw__connection_drop_ahead(spw_connection *connection)
+{
+    spw__release(connection->context, connection->ahead.data,
+                 connection->ahead.capacity, _Alignof(max_align_t));
+    connection->ahead = (read_ahead){0};
+}
+
+/* Have memory to read ahead: more of it once what there was has been filled, unless
+ * what follows is a body that is read to its place. Only when nothing is read ahead.
+ * Returns: false when there is none. */
+static bool prepare_ahead(spw_connection *connection)
+{
+    read_ahead *ahead = &connection->ahead;
+    size_t capacity = SPW__READ_AHEAD_LEAST, direct;
+    if (ahead->data != NULL) {
+        if (connection->is_drained || ahead->capacity == SPW__READ_AHEAD_MOST)
+            return true;
+        (void)spw__message_reader_direct(connection->reader, &direct);
+        if (direct >= DIRECT_FROM_BYTES)
+            return true;
+        capacity = SPW__READ_AHEAD_MOST;
+    }
+    char *data = spw__allocate(connection->context, capacity, _Alignof(max_align_t));
+    if (data == NULL)
+        return false;
+    spw__connection_drop_ahead(connection);
+    *ahead = (read_ahead){.data = data, .capacity = capacity};
+    return true;
+}
+
+/* Nothing is under way: what a burst needed is not kept until the next. */
+static void give_back_ahead(spw_connection *connection)
+{
+    if (connection->ahead.capacity > SPW__READ_AHEAD_LEAST &&
+        spw__message_reader_is_idle(connection->reader))
+        spw__connection_drop_ahead(connection);
+}
+
 static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
         return;
-    connection->ready = spw__message_reader_take(connection->reader);
+    spw__ready_queue_push(&connection->ready,
+                          spw__message_reader_take(connection->reader));
     connection->is_wanted = false;
     spw__count(connection->context, SPW__FIGURE_MESSAGES_RECEIVED, 1);
 }
@@ -72,20 +116,30 @@ static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
         given = size < DIRECT_MAX_BYTES ? size : DIRECT_MAX_BYTES;
         pieces[count++] = (struct iovec){direct, given};
     }
-    pieces[count++] = (struct iovec){connection->ahead.data, SPW__READ_AHEAD_BYTES};
-    *ret_given = given + SPW__READ_AHEAD_BYTES;
+    const read_ahead *ahead = &connection->ahead;
+    pieces[count++] = (struct iovec){ahead->data, ahead->capacity};
+    *ret_given = given + ahead->capacity;
     return count;
 }
 
-/* One system call, and what follows from it. Only when nothing is ready or read ahead.
+/* What nobody waits for stays unparsed, and so no memory is taken for its body. But
+ * what a new peer says first is made whole before its owner comes round to taking it.
+ */
+static bool wants_message(const spw_connection *connection)
+{
+    const spw__ready_queue *ready = &connection->ready;
+    return connection->is_untaken
+               ? !spw__ready_queue_is_full(ready)
+               : connection->is_wanted && spw__ready_queue_is_empty(ready);
+}
+
+/* One system call, and what follows from it. Only when nothing is read ahead, and there
+ * is room for what is made whole.
  * Errors: AGAIN, why the connection has ended. */
 static spw_status read_once(spw_connection *connection, spw_error *error)
 {
     read_ahead *ahead = &connection->ahead;
-    if (ahead->data == NULL)
-        ahead->data = spw__allocate(connection->context, SPW__READ_AHEAD_BYTES,
-                                    _Alignof(max_align_t));
-    if (ahead->data == NULL)
+    if (!prepare_ahead(connection))
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory to receive from %s", connection->peer_host);
     struct iovec pieces[2];
@@ -99,7 +153,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
-    size_t direct = given - SPW__READ_AHEAD_BYTES;
+    size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
     ahead->start = 0;
@@ -110,79 +164,204 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
             return status;
         take_whole(connection);
     }
-    /* What nobody waits for stays unparsed, and so no memory is taken for its body. */
-    if (connection->ready == NULL && connection->is_wanted &&
-        has_read_ahead(connection))
+    if (wants_message(connection) && has_read_ahead(connection))
         status = parse(connection, error);
     return status;
 }
 
-/* The stream is lost in the middle of something: nothing read ahead means anything. */
-static void fail(spw_connection *connection, const spw_error *why)
+void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why)
 {
     if (connection->phase != CONNECTION_ENDED)
         spw__connection_end(connection, why);
     spw__connection_stop_reading(connection);
 }
 
-spw_status spw_connection_on_readable(spw_connection *connection)
+/* What comes after a body that does not come in the stream has to wait for that. */
+static bool has_to_parse(const spw_connection *connection)
 {
-    if (connection->phase == CONNECTION_CONNECTING)
-        return SPW_STATUS_AGAIN;
-    if (connection->phase == CONNECTION_ENDED)
-        return SPW_STATUS_OK;
-    uint64_t before = spw__message_reader_missing(connection->reader);
-    while (connection->ready == NULL && !has_read_ahead(connection)) {
-        spw_error why;
-        spw_status status = read_once(connection, &why);
-        if (status == SPW_STATUS_AGAIN)
-            return SPW_STATUS_AGAIN;
-        if (status != SPW_STATUS_OK) {
-            fail(connection, &why);
-            return SPW_STATUS_OK;
-        }
-        /* In the middle of a large body more arrives while this is copied, and to ask
-         * in vain costs less than a turn of the owner's loop. */
-        uint64_t missing = spw__message_reader_missing(connection->reader);
-        if (connection->is_drained && missing < ASK_AGAIN_BYTES)
+    return has_read_ahead(connection) && !spw__connection_is_remote(connection);
+}
+
+static bool has_news(const spw_connection *connection)
+{
+    return !spw__ready_queue_is_empty(&connection->ready) || has_to_parse(connection);
+}
+
+/* Some of a body that does not come in the stream, and what follows from it. Errors: as
+ * read_once. */
+static spw_status fetch_once(spw_connection *connection, spw_error *error)
+{
+    spw_status status = spw__connection_fetch(connection, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    take_whole(connection);
+    if (spw__ready_queue_is_empty(&connection->ready) && has_to_parse(connection))
+        status = parse(connection, error);
+    return status;
+}
+
+static uint64_t missing(const spw_connection *connection)
+{
+    return connection->reader != NULL ? spw__message_reader_missing(connection->reader)
+                                      : 0;
+}
+
+static bool is_recalled(const spw_connection *connection)
+{
+    return spw__task_is_recalled(connection->receiving.task);
+}
+
+/* Read until there are news, the socket is empty or the turn is over; and at home
+ * only what is for the owner's thread. Returns: AGAIN when there are no
+ * news. Errors: why the connection has ended. */
+static spw_status read_turn(spw_connection *connection, spw_error *error)
+{
+    uint64_t before = missing(connection);
+    while (!has_news(connection)) {
+        bool is_remote = spw__connection_is_remote(connection);
+        if (is_remote && !spw__connection_may_fetch(connection))
             break;
-        if (missing < before && before - missing >= RECEIVE_TURN_BYTES)
+        spw_status status =
+            is_remote ? fetch_once(connection, error) : read_once(connection, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        uint64_t lacks = missing(connection);
+        if (lacks < before && before - lacks >= RECEIVE_TURN_BYTES)
+            break;
+        if (is_recalled(connection))
+            break;
+        /* In the middle of a large body more arrives while this is copied, and to ask
+         * in vain costs less than a turn of the owner's loop. What does not come in
+         * the stream is there. */
+        if (spw__connection_is_remote(connection))
+            continue;
+        if (connection->is_drained && lacks < ASK_AGAIN_BYTES)
+            break;
+        if (!connection->receiving.is_away &&
+            !spw_connection_is_inline(connection, lacks))
             break;
     }
-    bool has_news = connection->ready != NULL || has_read_ahead(connection);
-    return has_news ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
+    return has_news(connection) ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
+}
+
+/* Read ahead of the owner. Returns: OK when enough waits for it, AGAIN when the socket
+ * is empty or the turn is over. Errors: why the connection has ended. */
+static spw_status read_untaken(spw_connection *connection, spw_error *error)
+{
+    for (int i = 0; i < UNTAKEN_TURN_CALLS && wants_message(connection); i++) {
+        spw_status status = has_read_ahead(connection) ? parse(connection, error)
+                                                       : read_once(connection, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        if (spw__task_is_recalled(connection->receiving.task))
+            break;
+    }
+    return wants_message(connection) ? SPW_STATUS_AGAIN : SPW_STATUS_OK;
+}
+
+/* What ended the stream on a thread is told when the messages before it are taken. */
+static bool is_fault_due(const spw_connection *connection)
+{
+    return connection->receiving.fault.status != SPW_STATUS_OK &&
+           spw__ready_queue_is_empty(&connection->ready);
+}
+
+void spw__connection_receiving_arrived(spw_connection *connection)
+{
+    if (is_fault_due(connection))
+        spw__connection_fail_receiving(connection, &connection->receiving.fault);
+}
+
+/* There are no news for the owner's thread, and perhaps what is to come is not for it.
+ * Returns: AGAIN. Errors: why a body cannot be brought. */
+static spw_status go_on_away(spw_connection *connection, spw_error *error)
+{
+    spw_status status = SPW_STATUS_OK;
+    if (spw__connection_is_remote(connection))
+        status = spw__connection_go_fetch(connection, error);
+    else
+        (void)spw__connection_send_away(connection, &connection->receiving,
+                                        missing(connection));
+    return status == SPW_STATUS_OK ? SPW_STATUS_AGAIN : status;
+}
+
+spw_status spw_connection_on_readable(spw_connection *connection)
+{
+    if (connection->phase == CONNECTION_ENDED)
+        return SPW_STATUS_OK;
+    if (connection->phase == CONNECTION_CONNECTING || connection->receiving.is_away)
+        return SPW_STATUS_AGAIN;
+    spw__connection_receiving_arrived(connection);
+    if (connection->phase == CONNECTION_ENDED)
+        return SPW_STATUS_OK;
+    spw_error why;
+    spw_status status = read_turn(connection, &why);
+    if (status == SPW_STATUS_AGAIN)
+        status = go_on_away(connection, &why);
+    if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
+        spw__connection_fail_receiving(connection, &why);
+    return status == SPW_STATUS_AGAIN ? SPW_STATUS_AGAIN : SPW_STATUS_OK;
+}
+
+spw__step_answer spw__connection_receive_step(spw__task *task)
+{
+    spw_connection *connection = task->subject;
+    spw_error why;
+    spw_status status = connection->is_untaken ? read_untaken(connection, &why)
+                                               : read_turn(connection, &why);
+    if (status == SPW_STATUS_AGAIN)
+        return spw__connection_receive_next(connection);
+    if (status != SPW_STATUS_OK)
+        connection->receiving.fault = why;
+    return SPW__STEP_DONE;
 }
 
 spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_payload,
                                   spw_error *error)
 {
+    if (connection->receiving.is_away)
+        return SPW_STATUS_AGAIN;
+    spw__ready_queue *ready = &connection->ready;
     spw_error why;
     spw_status status = SPW_STATUS_OK;
-    if (connection->ready == NULL && has_read_ahead(connection))
+    spw__connection_receiving_arrived(connection);
+    if (spw__ready_queue_is_empty(ready) && has_to_parse(connection))
         status = parse(connection, &why);
+    while (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
+           spw__connection_is_remote(connection) &&
+           spw__connection_may_fetch(connection))
+        status = fetch_once(connection, &why);
+    spw__connection_say_rest(connection);
     /* The last read was filled to the brim: most likely there is more. */
-    if (connection->ready == NULL && status == SPW_STATUS_OK &&
-        connection->phase == CONNECTION_OPEN && !connection->is_drained) {
+    if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
+        connection->phase == CONNECTION_OPEN && !connection->is_drained &&
+        !spw__connection_is_remote(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
     }
+    bool has_to_wait = spw__ready_queue_is_empty(ready) &&
+                       connection->phase == CONNECTION_OPEN &&
+                       (status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN);
+    connection->is_wanted |= has_to_wait;
+    if (has_to_wait)
+        status = go_on_away(connection, &why);
+    if (connection->receiving.is_away)
+        return SPW_STATUS_AGAIN; /* from here on all of it is a thread's */
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
-        fail(connection, &why);
-    if (connection->ready != NULL) {
-        *ret_payload = connection->ready;
-        connection->ready = NULL;
+        spw__connection_fail_receiving(connection, &why);
+    if (!spw__ready_queue_is_empty(ready)) {
+        *ret_payload = spw__ready_queue_pop(ready);
         return SPW_STATUS_OK;
     }
     if (connection->phase == CONNECTION_ENDED) {
         spw__connection_stop_reading(connection);
         return spw__connection_tell_end(connection, error);
     }
-    connection->is_wanted = true;
+    give_back_ahead(connection);
     return SPW_STATUS_AGAIN;
 }
 
 uint64_t spw_connection_missing_bytes(const spw_connection *connection)
 {
-    return connection->reader != NULL ? spw__message_reader_missing(connection->reader)
-                                      : 0;
+    return connection->receiving.is_away ? 0 : missing(connection);
 }

@@ -9,6 +9,12 @@ static const uint64_t SEND_FIRST_BYTES = 64 * 1024;
 /* One call sends no more than this, so that the caller's loop gets its turn even while
  * the peer takes everything. */
 static const size_t SEND_TURN_BYTES = (size_t)64 << 20;
+/* One system call takes about a millisecond for this, which is as long as the owner
+ * waits for a direction that it calls home. */
+static const size_t SEND_CALL_BYTES = (size_t)4 << 20;
+/* Messages that were sent on a thread are dropped by the owner. It gets its turn when
+ * they are so many bytes, or a queue that never gets empty would keep all of them. */
+static const uint64_t REAP_DUE_BYTES = (uint64_t)64 << 20;
 
 /* One system call. Returns: in ret_given what it was given, in ret_sent what it took,
  * which may be nothing. Errors: of the stream. */
@@ -30,15 +36,18 @@ static spw_status send_pieces(spw_connection *connection, const struct iovec *pi
     return SPW_STATUS_OK;
 }
 
-/* Send from the queue until it is empty, the socket is full, or the turn is over. */
+/* Send from the queue until it is empty, the socket is full, the turn is over, or a
+ * thread that does it is to come home. */
 static spw_status send_queued(spw_connection *connection, spw_error *error)
 {
     struct iovec pieces[SPW__SOCKET_PIECES_MAX];
     size_t turn = SEND_TURN_BYTES;
-    while (connection->queue.head != NULL && turn > 0) {
+    while (connection->queue.head != NULL && turn > 0 &&
+           !spw__task_is_recalled(connection->sending.task)) {
         size_t given, sent;
-        size_t count = spw__send_queue_pieces(&connection->queue, pieces,
-                                              SPW__SOCKET_PIECES_MAX, turn);
+        size_t count =
+            spw__send_queue_pieces(&connection->queue, pieces, SPW__SOCKET_PIECES_MAX,
+                                   turn < SEND_CALL_BYTES ? turn : SEND_CALL_BYTES);
         spw_status status =
             send_pieces(connection, pieces, count, &given, &sent, error);
         if (status != SPW_STATUS_OK)
@@ -50,6 +59,32 @@ static spw_status send_queued(spw_connection *connection, spw_error *error)
         turn -= sent;
     }
     return SPW_STATUS_OK;
+}
+
+/* Send from the queue here, or have a thread do it. */
+static spw_status send_or_go(spw_connection *connection, spw_error *error)
+{
+    uint64_t unsent = spw__send_queue_unsent(&connection->queue);
+    if (spw__connection_send_away(connection, &connection->sending, unsent))
+        return SPW_STATUS_OK;
+    return send_queued(connection, error);
+}
+
+static bool is_reap_due(const spw_connection *connection)
+{
+    return connection->completions != NULL &&
+           connection->queue.done_bytes >= REAP_DUE_BYTES;
+}
+
+spw__step_answer spw__connection_send_step(spw__task *task)
+{
+    spw_connection *connection = task->subject;
+    spw_error why;
+    if (send_queued(connection, &why) != SPW_STATUS_OK)
+        connection->sending.fault = why;
+    else if (connection->queue.head != NULL && !is_reap_due(connection))
+        return SPW__STEP_WRITE;
+    return SPW__STEP_DONE;
 }
 
 /* Give a small message to the socket at once; what it leaves is queued. */
@@ -84,6 +119,7 @@ static spw_status refuse(spw_connection *connection, spw__message_writer *writer
         spw__message_writer_free(writer);
     if (why->status != SPW_STATUS_LIMIT_EXCEEDED || is_cut)
         spw__connection_end(connection, why);
+    spw__connection_keep_announcing(connection);
     if (error != NULL)
         *error = *why;
     return why->status;
@@ -94,11 +130,17 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
 {
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
+    spw__connection_call_home(connection, &connection->sending);
+    if (connection->phase == CONNECTION_ENDED)
+        return spw__connection_tell_end(connection, error);
     spw__message_writer *writer;
+    spw__host_announcement *announcement;
     spw_status status =
-        spw__message_writer_create(connection->context, payload, &writer, error);
-    if (status != SPW_STATUS_OK)
+        spw__connection_lay_out(connection, payload, &writer, &announcement, error);
+    if (status != SPW_STATUS_OK) {
+        spw__connection_keep_announcing(connection);
         return status;
+    }
     spw_error why;
     uint64_t total = spw__message_writer_total(writer);
     bool is_open = connection->phase == CONNECTION_OPEN;
@@ -107,13 +149,20 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     } else {
         status = spw__send_queue_push(&connection->queue, writer, &why);
         /* Also behind a queue: a caller that writes one message after another without
-         * giving its loop a turn would otherwise send nothing until it is done. */
-        if (status == SPW_STATUS_OK && is_open)
-            status = send_queued(connection, &why);
+         * giving its loop a turn would otherwise send nothing until it is done. Unless
+         * it is to reap first, for which the direction has to be home. */
+        if (status == SPW_STATUS_OK && is_open && !is_reap_due(connection))
+            status = send_or_go(connection, &why);
     }
-    if (status != SPW_STATUS_OK)
+    if (status != SPW_STATUS_OK) {
+        spw__host_announcement_free(announcement);
         return refuse(connection, writer, &why, error);
+    }
     *ret_bytes = total;
+    if (announcement != NULL) {
+        *ret_bytes += announcement->bytes;
+        spw__connection_announced(connection, announcement);
+    }
     return SPW_STATUS_OK;
 }
 
@@ -123,15 +172,17 @@ spw_status spw_connection_on_writable(spw_connection *connection, spw_error *err
     spw_status status = SPW_STATUS_OK;
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
+    if (connection->sending.is_away)
+        return SPW_STATUS_OK;
     if (connection->phase == CONNECTION_CONNECTING) {
         status = spw__stream_tcp_finish_connect(&connection->stream, &why);
         if (status == SPW_STATUS_AGAIN)
             return SPW_STATUS_OK;
         if (status == SPW_STATUS_OK)
-            connection->phase = CONNECTION_OPEN;
+            spw__connection_opened(connection);
     }
     if (status == SPW_STATUS_OK)
-        status = send_queued(connection, &why);
+        status = send_or_go(connection, &why);
     if (status == SPW_STATUS_OK)
         return SPW_STATUS_OK;
     spw__connection_end(connection, &why);

@@ -1,11 +1,18 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
- * be asked), connection_send.c and connection_receive.c. */
+ * be asked), connection_send.c, connection_receive.c, connection_away.c (how each
+ * direction goes to a thread and comes home) and connection_host.c (bodies that do not
+ * go by the stream). */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
+#include <stdatomic.h>
+
 #include "framing/message_reader.h"
+#include "reactor/task.h"
 #include "spillway/connection.h"
 #include "transport/address.h"
+#include "transport/connection_host.h"
+#include "transport/ready_queue.h"
 #include "transport/send_queue.h"
 #include "transport/stream_tcp.h"
 
@@ -17,32 +24,68 @@ typedef enum connection_phase {
 
 /* What has been read from the socket and not yet parsed. */
 typedef struct read_ahead {
-    char *data; /* SPW__READ_AHEAD_BYTES once the first byte is read, else NULL */
+    char *data;      /* NULL until something is read */
+    size_t capacity; /* of data: SPW__READ_AHEAD_..., 0 without */
     size_t start, end;
 } read_ahead;
 
+/* One of the ways that something goes. While it is away, a thread of the reactor has
+ * what belongs to it (see spw_connection), and nobody else touches that. */
+typedef struct direction {
+    spw__watch *watch; /* by which it is away, or was last, */
+    spw__task *task;   /* as this one of its tasks */
+    bool is_away;
+    spw_error
+        fault; /* what ended it on the thread; status OK: nothing. Of the thread. */
+} direction;
+
 /* Invariants: the stream is open unless the phase is ENDED, and only then end says why.
- * At most one message is ready. While the reader is inside a message, the read-ahead is
- * empty: the socket is read only when nothing read before is left to parse. The reader
- * is NULL only after the end, when nothing is left to parse. */
+ * Only while it is untaken is more than one message ready. While the reader is inside a
+ * message, the read-ahead is empty: the socket is read only when nothing read before is
+ * left to parse. The reader is NULL only after the end, when nothing is left to parse.
+ */
 struct spw_connection {
-    spw_context *context; /* one reference */
+    /* Fixed. */
+    spw_context *context;         /* one reference */
+    spw_completions *completions; /* NULL: no direction ever goes away */
+    uint64_t inline_bytes;
+    char loopback_congestion[SPW__CONGESTION_NAME_BYTES]; /* empty: the system's */
+    /* Of the owner; a thread reads the stream. */
+    void *user;
     connection_phase phase;
+    spw__stream_tcp stream;
+    spw__watch watch;
+    spw_error end;
+    /* Of receiving. */
+    direction receiving;
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
-    spw__stream_tcp stream;
-    spw__send_queue queue;
     spw__message_reader *reader;
-    spw_payload *ready;
+    spw__ready_queue ready;
     read_ahead ahead;
-    spw_error end;
+    /* Of sending. */
+    direction sending;
+    spw__send_queue queue;
+    /* For a peer of the same host; see connection_host.c. */
+    direction announcing;
+    _Atomic(struct spw__connection_host *) host; /* NULL: there is none */
+    /* Accepted on a thread, and not taken by its owner yet: whatever goes away comes
+     * back only by being called home. */
+    bool is_untaken;
+    spw_connection *next_untaken; /* of its listener */
+    /* Of the owner. */
+    atomic_uint_least64_t offload_bytes; /* any thread; see connection_offload.c */
     uint16_t local_port, peer_port;
     char local_host[SPW__ADDRESS_HOST_BYTES], peer_host[SPW__ADDRESS_HOST_BYTES];
 };
 
-/* 64 KiB take a burst of small messages in one call and stay in the cache. */
-enum { SPW__READ_AHEAD_BYTES = 64 * 1024 };
+/* 64 KiB take a burst of small messages in one call and stay in the cache. A connection
+ * on which little arrives makes do with less, for there may be thousands of them. */
+enum { SPW__READ_AHEAD_LEAST = 8 * 1024, SPW__READ_AHEAD_MOST = 64 * 1024 };
 
+/* Errors: INVALID_ARGUMENT. */
+spw_status spw__connection_check_options(const spw_connection_options *options,
+                                         spw_error *error);
 /* Make an open connection of an accepted descriptor.
  * Takes: descriptor, on success only. Errors: NO_MEMORY, INVALID_ARGUMENT. */
 spw_status spw__connection_adopt(spw_context *context, int descriptor,
@@ -50,13 +93,48 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  const spw_connection_options *options,
                                  spw_connection **ret_connection, spw_error *error);
 
-/* The connection has ended because of why: close the stream, give up the message under
- * way and the send queue. No release callback runs. Messages that are here already can
- * still be received. Only while not ENDED. */
+/* The stream is connected. */
+void spw__connection_opened(spw_connection *connection);
+/* The connection has ended because of why: call all directions home, shut the stream,
+ * give up the message under way and the send queue. No release callback runs. Messages
+ * that are here already can still be received. Only while not ENDED. */
 void spw__connection_end(spw_connection *connection, const spw_error *why);
 /* Tell error (NULL allowed) why the connection has ended. Returns: that status. */
 spw_status spw__connection_tell_end(const spw_connection *connection, spw_error *error);
+/* The stream is lost in the middle of something: nothing read ahead means anything.
+ * Messages that are ready can still be received. */
+void spw__connection_fail_receiving(spw_connection *connection, const spw_error *why);
+/* Receiving is home again: end it if a thread met its end, unless messages that came
+ * before wait to be taken first. */
+void spw__connection_receiving_arrived(spw_connection *connection);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+/* Drop what was read ahead, and its memory. */
+void spw__connection_drop_ahead(spw_connection *connection);
+
+/* Going away, connection_away.c. */
+
+void spw__connection_init_directions(spw_connection *connection);
+/* Have a task of a watch go on with a direction as soon as descriptor is ready for
+ * wants. Only while it is home. Returns: whether it went. */
+bool spw__connection_go_by(spw_connection *connection, direction *way,
+                           spw__watch *watch, spw__task *task, int descriptor,
+                           unsigned wants);
+/* If so many bytes are too many for the owner's thread, send the direction away until
+ * it has moved them. Only while it is home. Returns: whether it went. */
+bool spw__connection_send_away(spw_connection *connection, direction *way,
+                               uint64_t bytes);
+/* Let threads read what comes, and send what is queued, before the owner has taken the
+ * connection; what cannot go away waits for the owner. Only while it is untaken. */
+void spw__connection_go_untaken(spw_connection *connection);
+/* Hand it to its owner: from now on it is as any other. */
+void spw__connection_take(spw_connection *connection);
+/* Have a direction back; does nothing while it is home. What ended it on the thread
+ * ends the connection. */
+void spw__connection_call_home(spw_connection *connection, direction *way);
+
+/* What the threads run. */
+spw__step_answer spw__connection_receive_step(spw__task *task);
+spw__step_answer spw__connection_send_step(spw__task *task);
 
 #endif

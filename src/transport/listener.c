@@ -5,18 +5,8 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "transport/address.h"
-#include "transport/connection_state.h"
+#include "transport/listener_state.h"
 #include "transport/stream_tcp.h"
-
-struct spw_listener {
-    spw_context *context; /* one reference */
-    int descriptor;
-    int owner; /* see spw__socket_shutdown */
-    spw__socket_address local;
-    char host[SPW__ADDRESS_HOST_BYTES];
-    uint16_t port;
-};
 
 /* Returns: a listening descriptor, or a negative errno and in ret_what what failed. */
 static int open_listening(const spw__socket_address *address, int backlog,
@@ -59,7 +49,8 @@ spw_status spw_listener_start(spw_context *context, const char *host, uint16_t p
                               "no memory for a listener");
     *listener = (spw_listener){.context = spw_context_ref(context),
                                .descriptor = -1,
-                               .owner = spw__socket_owner()};
+                               .owner = spw__socket_owner(),
+                               .away = {.sign = -1}};
     const char *what;
     int answer = open_listening(&address, backlog, &what);
     if (answer < 0)
@@ -82,6 +73,7 @@ void spw_listener_free(spw_listener *listener)
     if (listener == NULL)
         return;
     spw_context *context = listener->context;
+    spw__listener_stop_serving(listener);
     if (listener->descriptor >= 0) {
         spw__socket_shutdown(listener->descriptor, listener->owner);
         spw__socket_close(listener->descriptor);
@@ -92,7 +84,7 @@ void spw_listener_free(spw_listener *listener)
 
 int spw_listener_descriptor(const spw_listener *listener)
 {
-    return listener->descriptor;
+    return listener->away.sign >= 0 ? listener->away.sign : listener->descriptor;
 }
 
 void spw_listener_local(const spw_listener *listener, const char **ret_host,
@@ -124,9 +116,9 @@ static bool is_transient(int answer)
     }
 }
 
-spw_status spw_listener_accept(spw_listener *listener,
-                               const spw_connection_options *options,
-                               spw_connection **ret_connection, spw_error *error)
+spw_status spw__listener_accept_here(spw_listener *listener,
+                                     const spw_connection_options *options,
+                                     spw_connection **ret_connection, spw_error *error)
 {
     spw__socket_address peer;
     int descriptor = spw__socket_accept(listener->descriptor, &peer);
@@ -140,4 +132,13 @@ spw_status spw_listener_accept(spw_listener *listener,
     if (status != SPW_STATUS_OK)
         spw__socket_close(descriptor);
     return status;
+}
+
+spw_status spw_listener_accept(spw_listener *listener,
+                               const spw_connection_options *options,
+                               spw_connection **ret_connection, spw_error *error)
+{
+    if (listener->away.sign >= 0)
+        return spw__listener_take(listener, ret_connection, error);
+    return spw__listener_accept_here(listener, options, ret_connection, error);
 }

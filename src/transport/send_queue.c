@@ -6,6 +6,23 @@ void spw__send_queue_init(spw__send_queue *queue, spw_budget *budget)
     *queue = (spw__send_queue){.budget = budget};
 }
 
+/* Only one thread at a time changes it, so that it need not be added to in one step. */
+static void set_unsent(spw__send_queue *queue, uint64_t bytes)
+{
+    atomic_store_explicit(&queue->unsent_bytes, bytes, memory_order_relaxed);
+}
+
+static void add_unsent(spw__send_queue *queue, uint64_t bytes)
+{
+    set_unsent(queue, spw__send_queue_unsent(queue) + bytes);
+}
+
+static void drop_unsent(spw__send_queue *queue, uint64_t bytes)
+{
+    set_unsent(queue, spw__send_queue_unsent(queue) - bytes);
+    spw_budget_release(queue->budget, SPW_CHARGE_QUEUED, bytes);
+}
+
 void spw__send_queue_clear(spw__send_queue *queue)
 {
     spw__send_queue_abandon(queue);
@@ -20,7 +37,7 @@ spw_status spw__send_queue_push(spw__send_queue *queue, spw__message_writer *wri
         spw_budget_charge(queue->budget, SPW_CHARGE_QUEUED, unsent, error);
     if (status != SPW_STATUS_OK)
         return status;
-    queue->unsent_bytes += unsent;
+    add_unsent(queue, unsent);
     spw__message_writer_set_next(writer, NULL);
     if (queue->tail != NULL)
         spw__message_writer_set_next(queue->tail, writer);
@@ -34,6 +51,7 @@ void spw__send_queue_retire(spw__send_queue *queue, spw__message_writer *writer)
 {
     spw__message_writer_set_next(writer, queue->done);
     queue->done = writer;
+    queue->done_bytes += spw__message_writer_total(writer);
 }
 
 static spw__message_writer *pop(spw__send_queue *queue)
@@ -64,8 +82,7 @@ size_t spw__send_queue_pieces(const spw__send_queue *queue, struct iovec *pieces
 size_t spw__send_queue_advance(spw__send_queue *queue, uint64_t bytes)
 {
     size_t whole = 0;
-    queue->unsent_bytes -= bytes;
-    spw_budget_release(queue->budget, SPW_CHARGE_QUEUED, bytes);
+    drop_unsent(queue, bytes);
     while (bytes > 0) {
         uint64_t unsent = spw__message_writer_unsent(queue->head);
         uint64_t step = bytes < unsent ? bytes : unsent;
@@ -81,8 +98,7 @@ size_t spw__send_queue_advance(spw__send_queue *queue, uint64_t bytes)
 
 void spw__send_queue_abandon(spw__send_queue *queue)
 {
-    spw_budget_release(queue->budget, SPW_CHARGE_QUEUED, queue->unsent_bytes);
-    queue->unsent_bytes = 0;
+    drop_unsent(queue, spw__send_queue_unsent(queue));
     while (queue->head != NULL)
         spw__send_queue_retire(queue, pop(queue));
 }
@@ -91,6 +107,7 @@ void spw__send_queue_reap(spw__send_queue *queue)
 {
     /* A release callback may come back here: each writer is off the list before it is
      * freed. */
+    queue->done_bytes = 0;
     while (queue->done != NULL) {
         spw__message_writer *writer = queue->done;
         queue->done = spw__message_writer_next(writer);

@@ -1,7 +1,10 @@
 /* Messages on their way out, in order. Those sent whole wait on a second list until the
- * owner drops them, since dropping runs release callbacks. One thread at a time. */
+ * owner drops them, since dropping runs release callbacks. One thread at a time, but
+ * for unsent_bytes. */
 #ifndef SPW_TRANSPORT_SEND_QUEUE_H
 #define SPW_TRANSPORT_SEND_QUEUE_H
+
+#include <stdatomic.h>
 
 #include "framing/message_writer.h"
 
@@ -11,12 +14,19 @@ typedef struct spw__send_queue {
     spw_budget *budget; /* borrowed */
     spw__message_writer *head, *tail;
     spw__message_writer *done;
-    uint64_t unsent_bytes;
+    uint64_t done_bytes;           /* of the messages on done */
+    _Atomic uint64_t unsent_bytes; /* read by any thread */
 } spw__send_queue;
 
 void spw__send_queue_init(spw__send_queue *queue, spw_budget *budget);
 /* Drops everything: release callbacks run. Safe when they come back to the queue. */
 void spw__send_queue_clear(spw__send_queue *queue);
+
+/* Thread: any. */
+static inline uint64_t spw__send_queue_unsent(const spw__send_queue *queue)
+{
+    return atomic_load_explicit(&queue->unsent_bytes, memory_order_relaxed);
+}
 
 /* Takes: writer, on success only. Errors: LIMIT_EXCEEDED. */
 spw_status spw__send_queue_push(spw__send_queue *queue, spw__message_writer *writer,

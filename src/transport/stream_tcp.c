@@ -157,6 +157,30 @@ void spw__stream_tcp_adopt(spw_context *context, int descriptor,
     set_options(context, ret_stream, user_timeout_ms);
 }
 
+/* What is sent from an address to itself never leaves the machine. */
+static bool is_loopback(const spw__stream_tcp *stream)
+{
+    spw__socket_address local;
+    const spw__socket_address *peer = &stream->peer;
+    if (spw__socket_local(stream->descriptor, &local) < 0 ||
+        local.any.sa_family != peer->any.sa_family)
+        return false;
+    if (local.any.sa_family == AF_INET6)
+        return IN6_ARE_ADDR_EQUAL(&local.v6.sin6_addr, &peer->v6.sin6_addr);
+    return local.v4.sin_addr.s_addr == peer->v4.sin_addr.s_addr ||
+           ntohl(peer->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool spw__stream_tcp_tune_loopback(spw_context *context, const spw__stream_tcp *stream,
+                                   const char *congestion)
+{
+    if (!is_loopback(stream))
+        return false;
+    int answer = spw__socket_set_congestion(stream->descriptor, congestion);
+    warn_unless_set(context, answer, "set TCP_CONGESTION towards", &stream->peer);
+    return answer >= 0;
+}
+
 void spw__stream_tcp_shutdown(const spw__stream_tcp *stream)
 {
     spw__socket_shutdown(stream->descriptor, stream->owner);

@@ -31,6 +31,11 @@ spw_status spw__stream_tcp_finish_connect(const spw__stream_tcp *stream,
 void spw__stream_tcp_adopt(spw_context *context, int descriptor,
                            const spw__socket_address *peer, uint32_t user_timeout_ms,
                            spw__stream_tcp *ret_stream);
+/* Of a connected stream: if its peer is on this machine, so that no network lies
+ * between them, use that way of congestion control. Where that cannot be had, the
+ * context's log says so. Returns: whether it is used. */
+bool spw__stream_tcp_tune_loopback(spw_context *context, const spw__stream_tcp *stream,
+                                   const char *congestion);
 /* No byte moves any more; the descriptor stays until close. */
 void spw__stream_tcp_shutdown(const spw__stream_tcp *stream);
 /* Close the descriptor. */

@@ -1,5 +1,7 @@
 /* Fuzz target: a stream of messages. It is read twice, once as one piece, once cut in
- * pieces that follow from its content, part of them through direct() and advance().
+ * pieces that follow from its content, part of them through direct() and advance(), and
+ * both again with references allowed; what does not come in the stream follows from its
+ * address, and part of it is adopted in the reading that is cut.
  * Both must give the same messages and the same end, and for each:
  * - what is placed is what was sent, by a second, simpler reading of the format here;
  * - each frame is aligned or follows the one before it, and none overlap;
@@ -20,6 +22,8 @@
 
 #define FRAMES_LIMIT 4096
 #define BYTES_LIMIT ((uint64_t)1 << 20)
+/* Bodies by reference cost the input nothing: no message is begun after so much. */
+#define REMOTE_LIMIT ((uint64_t)4 << 20)
 
 static void require(bool condition)
 {
@@ -55,12 +59,14 @@ static void release(void *user, void *pointer, size_t size, size_t alignment)
 typedef struct reading {
     const uint8_t *data;
     size_t size;
-    bool is_cut;
+    bool is_cut, allows_references;
     uint32_t random;
     /* What was found. */
-    size_t place;    /* bytes consumed */
-    size_t start;    /* of the message under way */
-    uint64_t digest; /* over all messages: frames and their content */
+    size_t place;           /* bytes consumed */
+    size_t start;           /* of the message under way */
+    uint64_t digest;        /* over all messages: frames and their content */
+    uint64_t remote_bytes;  /* of all messages */
+    uint64_t adopted_bytes; /* of the message under way */
     spw_status status;
     memory memory;
     uint64_t memory_before;
@@ -85,22 +91,46 @@ static uint64_t number_at(const uint8_t *data)
     return value;
 }
 
-/* The frames of the message under way, and what its table announces, once all of it is
- * there. */
-static bool read_table(const reading *run, uint64_t *ret_frames, uint64_t *ret_bytes)
+/* The tables of the message under way. */
+typedef struct tables {
+    uint64_t frames, bytes; /* what is announced, each frame on a place of its own */
+    const uint8_t *lengths;
+    const uint8_t *places; /* NULL: all in the stream */
+    const uint8_t *bodies;
+} tables;
+
+static uint64_t place_of(const tables *all, uint64_t frame)
+{
+    return all->places != NULL ? number_at(all->places + 8 * frame) : 0;
+}
+
+/* Returns: whether all of them are there. */
+static bool read_tables(const reading *run, tables *ret_tables)
 {
     size_t there = run->place - run->start;
+    const uint8_t *head = run->data + run->start;
     if (there < 16)
         return false;
-    uint64_t frames = number_at(run->data + run->start + 8);
-    if (frames > (there - 16) / 8)
+    uint64_t frames = number_at(head + 8);
+    bool is_referenced = run->allows_references && number_at(head) >> 63 != 0;
+    if (frames > (there - 16) / (is_referenced ? 16 : 8))
         return false;
-    uint64_t bytes = 64;
+    *ret_tables = (tables){.frames = frames, .bytes = 64, .lengths = head + 16};
+    ret_tables->bodies = ret_tables->lengths + 8 * frames;
+    if (is_referenced) {
+        ret_tables->places = ret_tables->bodies;
+        ret_tables->bodies += 8 * frames;
+    }
     for (uint64_t i = 0; i < frames; i++)
-        bytes += (number_at(run->data + run->start + 16 + 8 * i) + 63) / 64 * 64;
-    *ret_frames = frames;
-    *ret_bytes = bytes;
+        ret_tables->bytes += (number_at(ret_tables->lengths + 8 * i) + 63) / 64 * 64;
     return true;
+}
+
+/* What stands at an address of the sender's, or, with 0, what it passes. */
+static uint8_t remote_byte(uint64_t address, uint64_t place_in_frame)
+{
+    uint64_t value = address != 0 ? address + place_in_frame : 91 + place_in_frame;
+    return (uint8_t)(value ^ value >> 7 ^ value >> 20);
 }
 
 static void check_memory(const reading *run)
@@ -110,15 +140,15 @@ static void check_memory(const reading *run)
     uint64_t reserved = figures.used_bytes[SPW_CHARGE_IN_FLIGHT];
     require(figures.used_bytes[SPW_CHARGE_QUEUED] == 0);
     require(figures.used_bytes[SPW_CHARGE_HELD] == 0);
-    uint64_t frames = 0, announced = 0;
-    bool has_table = read_table(run, &frames, &announced);
-    if (run->status != SPW_STATUS_OK || !has_table)
+    tables all = {0};
+    bool has_tables = read_tables(run, &all);
+    if (run->status != SPW_STATUS_OK || !has_tables)
         require(reserved == 0);
     else
-        require(reserved <= 2 * announced);
-    /* 8 bytes of table a frame; slices, regions, buffers and lists for it beside. */
+        require(reserved <= 2 * all.bytes);
+    /* 16 bytes of tables a frame; slices, regions, buffers and lists for it beside. */
     uint64_t beside = run->memory.live_bytes - run->memory_before - reserved;
-    require(beside <= 1024 + 32 * (uint64_t)run->size + 512 * frames);
+    require(beside <= 1024 + 32 * (uint64_t)run->size + 512 * all.frames);
 }
 
 static uint64_t mix(uint64_t digest, const uint8_t *data, uint64_t size)
@@ -144,31 +174,71 @@ static void check_places(const spw_slice *slices, size_t count)
 /* A message is whole: is it what was sent? */
 static void take(reading *run)
 {
-    uint64_t frames, announced;
-    require(read_table(run, &frames, &announced));
+    tables all;
+    require(read_tables(run, &all));
+    uint64_t frames = all.frames;
     spw_payload *payload = spw__message_reader_take(run->reader);
     require(spw_payload_count(payload) == frames);
     const spw_slice *slices = spw_payload_slices(payload);
     check_places(slices, frames);
-    size_t place = run->start + 16 + 8 * (size_t)frames;
+    const uint8_t *body = all.bodies;
     for (uint64_t i = 0; i < frames; i++) {
-        require(slices[i].size == number_at(run->data + run->start + 16 + 8 * i));
-        require(memcmp(spw_slice_data(&slices[i]), run->data + place,
-                       (size_t)slices[i].size) == 0);
-        run->digest = mix(run->digest, run->data + place, slices[i].size);
-        place += (size_t)slices[i].size;
+        const uint8_t *got = spw_slice_data(&slices[i]);
+        uint64_t place = place_of(&all, i);
+        require(slices[i].size == number_at(all.lengths + 8 * i));
+        run->digest = mix(run->digest, got, slices[i].size);
+        if (place == 0) {
+            require(memcmp(got, body, (size_t)slices[i].size) == 0);
+            body += slices[i].size;
+            continue;
+        }
+        require(slices[i].size > 0);
+        for (uint64_t k = 0; k < slices[i].size; k++)
+            require(got[k] == remote_byte(place > 1 ? place : 0, k));
+        run->remote_bytes += slices[i].size;
     }
-    require(place == run->place);
+    require(body == run->data + run->place);
     require(spw__message_reader_is_idle(run->reader));
 
     spw_budget_figures figures;
     spw_budget_read(run->budget, &figures);
     require(figures.used_bytes[SPW_CHARGE_IN_FLIGHT] == 0);
-    require(figures.used_bytes[SPW_CHARGE_HELD] >= spw_payload_bytes(payload));
+    require(figures.used_bytes[SPW_CHARGE_HELD] >=
+            spw_payload_bytes(payload) - run->adopted_bytes);
+    run->adopted_bytes = 0;
     spw_payload_free(payload);
     spw_budget_read(run->budget, &figures);
     require(figures.used_bytes[SPW_CHARGE_HELD] == 0);
     run->start = run->place;
+}
+
+/* The next bytes of a body that does not come in the stream. */
+static void step_remote(reading *run)
+{
+    spw__remote_range range;
+    size_t unused;
+    require(spw__message_reader_remote(run->reader, &range) && range.size > 0);
+    require(spw__message_reader_direct(run->reader, &unused) == NULL && unused == 0);
+    bool adopts = run->is_cut && range.may_adopt && next_random(run) % 2 == 0;
+    size_t size = (size_t)range.size;
+    if (run->is_cut && !adopts && next_random(run) % 2 == 0)
+        size = 1 + next_random(run) % size;
+    /* Aligned, as a mapping is. */
+    uint8_t *to = adopts ? aligned_alloc(64, (size + 63) / 64 * 64) : range.to;
+    require(to != NULL);
+    uint64_t start = range.address != 0 ? range.address - range.filled : 0;
+    for (size_t i = 0; i < size; i++)
+        to[i] = remote_byte(start, range.filled + i);
+    if (adopts) {
+        spw_buffer *buffer;
+        require(range.filled == 0);
+        require(spw_buffer_wrap(run->context, to, size, true, free, to, &buffer,
+                                NULL) == SPW_STATUS_OK);
+        run->adopted_bytes += size;
+        run->status = spw__message_reader_adopt(run->reader, buffer, NULL);
+    } else {
+        run->status = spw__message_reader_advance_remote(run->reader, size, NULL);
+    }
 }
 
 static void step(reading *run)
@@ -194,7 +264,8 @@ static void step(reading *run)
         run->status = spw__message_reader_feed(run->reader, run->data + run->place,
                                                size, &consumed, NULL);
         require(run->status != SPW_STATUS_OK || consumed == size ||
-                spw__message_reader_is_whole(run->reader));
+                spw__message_reader_is_whole(run->reader) ||
+                spw__message_reader_is_remote(run->reader));
         run->place += consumed;
     }
 }
@@ -222,10 +293,17 @@ static void read_all(reading *run)
     require(spw_context_create(&options, &run->context, NULL) == SPW_STATUS_OK);
     require(spw__message_reader_create(run->context, spw_sink_heap(run->context),
                                        &run->reader, NULL) == SPW_STATUS_OK);
+    if (run->allows_references)
+        spw__message_reader_allow_references(run->reader);
     run->memory_before = run->memory.live_bytes;
 
-    while (run->status == SPW_STATUS_OK && run->place < run->size) {
-        step(run);
+    while (run->status == SPW_STATUS_OK &&
+           (run->place < run->size || spw__message_reader_is_remote(run->reader)) &&
+           run->remote_bytes < REMOTE_LIMIT) {
+        if (spw__message_reader_is_remote(run->reader))
+            step_remote(run);
+        else
+            step(run);
         check_memory(run);
         if (run->status == SPW_STATUS_OK && spw__message_reader_is_whole(run->reader))
             take(run);
@@ -248,12 +326,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    reading whole = {.data = data, .size = size};
-    reading cut = {.data = data, .size = size, .is_cut = true};
-    cut.random = (uint32_t)mix(UINT64_C(14695981039346656037), data, size) | 1;
-    read_all(&whole);
-    read_all(&cut);
-    require(whole.status == cut.status && whole.digest == cut.digest &&
-            whole.start == cut.start);
+    reading whole[2], cut[2];
+    for (int allows = 0; allows < 2; allows++) {
+        whole[allows] =
+            (reading){.data = data, .size = size, .allows_references = allows == 1};
+        cut[allows] = whole[allows];
+        cut[allows].is_cut = true;
+        cut[allows].random =
+            (uint32_t)mix(UINT64_C(14695981039346656037), data, size) | 1;
+        read_all(&whole[allows]);
+        read_all(&cut[allows]);
+        require(whole[allows].status == cut[allows].status &&
+                whole[allows].digest == cut[allows].digest &&
+                whole[allows].start == cut[allows].start);
+    }
+    /* To allow references changes nothing where there are none. */
+    require(whole[1].start >= whole[0].start);
+    if (whole[0].start == size)
+        require(whole[1].start == size && whole[1].digest == whole[0].digest);
     return 0;
 }

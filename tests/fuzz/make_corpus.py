@@ -4,6 +4,9 @@ compared with, from messages that stock Dask makes.
 Run it in an environment with distributed, numpy, pandas, lz4, zstandard and
 python-snappy, and commit what changes. It writes
     corpus/message_reader/NAME       a message as stock puts it on the wire
+    corpus/message_reader/referenced-NAME-N
+                                     the same with its frames of N bytes and more by
+                                     reference, by address and by descriptor in turn
     corpus/sub_header/NAME-K         sub-header K of that message
     ../unit/framing/stock_messages.h frames and first segment of each message
 """
@@ -21,6 +24,7 @@ from distributed.protocol import Serialize, ToPickle, dumps, loads
 from distributed.utils import nbytes
 
 HERE = pathlib.Path(__file__).parent
+REFERENCED = ("one_array", "several_sharded", "two_shards", "two_buffers", "dataframe")
 TABLE = HERE.parent / "unit" / "framing" / "stock_messages.h"
 
 
@@ -146,6 +150,30 @@ def write_sub_headers(name: str, frames: list) -> None:
         at += 1 + msgpack.loads(header, strict_map_key=False)["num-sub-frames"]
 
 
+def referenced(frames: list, from_bytes: int) -> bytes:
+    """As docs/wire_format.md has it under "Same host"."""
+    bodies = [bytes(frame) for frame in frames]
+    places, at = [], 0
+    for number, body in enumerate(bodies):
+        is_remote = len(body) >= from_bytes
+        address = 0x7F0000000000 + 4096 * number
+        places.append((1 if at % 3 == 2 else address) if is_remote else 0)
+        at += is_remote
+    prelude = [1 << 63 | 8 + 16 * len(bodies), len(bodies)]
+    numbers = prelude + [len(body) for body in bodies] + places
+    stream = [body for body, place in zip(bodies, places, strict=True) if place == 0]
+    return np.array(numbers, dtype="<u8").tobytes() + b"".join(stream)
+
+
+def write_referenced(made: dict[str, list]) -> None:
+    for name in REFERENCED:
+        for from_bytes in (1, 1000):
+            target = (
+                HERE / "corpus" / "message_reader" / f"referenced-{name}-{from_bytes}"
+            )
+            target.write_bytes(referenced(made[name], from_bytes))
+
+
 def main() -> None:
     for corpus in ("message_reader", "sub_header"):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
@@ -154,6 +182,7 @@ def main() -> None:
         wire = b"".join(bytes(part) for part in _add_frames_header(frames)[0])
         (HERE / "corpus" / "message_reader" / name).write_bytes(wire)
         write_sub_headers(name, frames)
+    write_referenced(made)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(

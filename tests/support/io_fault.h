@@ -1,8 +1,9 @@
-/* Socket calls and mappings that fail on demand. The linker sends every call of the
- * library to platform/socket.h and memory_map.h through here (--wrap, see
- * tests/CMakeLists.txt), so that the library has no seam of its own. Counts as well
- * which descriptors are open and how much is mapped. Thread: mappings from any, all
- * else from one. */
+/* Calls of the system that fail on demand: sockets, mappings, what a reactor waits by,
+ * and its threads. The linker sends every call of the library to platform/socket.h,
+ * memory_map.h and poller.h through here (--wrap, see tests/CMakeLists.txt), so that
+ * the library has no seam of its own. Waiting never fails, for there is no way in which
+ * it could. Counts as well which descriptors are open and how much is mapped. Thread:
+ * what the library calls, any; arm only while no other thread calls it. */
 #ifndef SPW_TESTS_IO_FAULT_H
 #define SPW_TESTS_IO_FAULT_H
 
@@ -26,6 +27,13 @@ void io_fault_limit(size_t bytes);
 
 /* Until the next arm, send answers that it took all it was given, and drops it. */
 void io_fault_swallow(void);
+
+/* Until the next arm, run hook after each event that a thread of a reactor has fetched
+ * and before it acts on it. */
+void io_fault_after_wait(void (*hook)(void *user), void *user);
+
+/* Until the next arm, run hook at each call of send and receive, before it is made. */
+void io_fault_before_move(void (*hook)(void *user), void *user);
 
 /* Calls since the last arm, and of one function. */
 uint64_t io_fault_calls(void);

@@ -19,6 +19,14 @@
                      spw_status_name(status_));                                        \
     } while (0)
 
+/* ThreadSanitizer cannot start threads in a process forked from one that had several.
+ */
+#ifdef __SANITIZE_THREAD__
+enum { CHILD_MAY_START_THREADS = 0 };
+#else
+enum { CHILD_MAY_START_THREADS = 1 };
+#endif
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 #define assert_ok(expression) assert_status(expression, OK)

@@ -154,3 +154,17 @@ void wire_put_message(wire_bytes *wire, const wire_bytes *frames, size_t count,
     for (size_t i = 0; i < count; i++)
         wire_put(wire, frames[i].bytes, frames[i].size);
 }
+
+void wire_put_referenced(wire_bytes *wire, const wire_bytes *frames, size_t count,
+                         const uint64_t *places)
+{
+    wire_put_u64(wire, (uint64_t)1 << 63 | (8 + 16 * count));
+    wire_put_u64(wire, count);
+    for (size_t i = 0; i < count; i++)
+        wire_put_u64(wire, frames[i].size);
+    for (size_t i = 0; i < count; i++)
+        wire_put_u64(wire, places[i]);
+    for (size_t i = 0; i < count; i++)
+        if (places[i] == 0)
+            wire_put(wire, frames[i].bytes, frames[i].size);
+}

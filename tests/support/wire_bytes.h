@@ -39,5 +39,9 @@ void wire_put_sub_header(wire_bytes *wire, const wire_value *value);
 /* A message of frames, of which the first segment holds first_frames. */
 void wire_put_message(wire_bytes *wire, const wire_bytes *frames, size_t count,
                       size_t first_frames);
+/* The same with a place for each frame: those that have one other than 0 are left out.
+ */
+void wire_put_referenced(wire_bytes *wire, const wire_bytes *frames, size_t count,
+                         const uint64_t *places);
 
 #endif

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 PRELOAD = "spillway.dask.preload"
-ROLES = ("SCHEDULER", "NANNY", "WORKER", "CLIENT")
+ROLES = ("SCHEDULER", "NANNY", "WORKER")
+"""Those whose configuration enable() adds to. Clients are not: Dask logs each preload
+that it finds configured, and some tests want no line from a client's script."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,10 +3,11 @@
     report.py FOLDER --tests-from TEXT [--whole] [--docs FILE]
 
 FOLDER is what tools/dask_suite.sh left: stock.jsonl and spillway.jsonl (written by
-record_outcomes.py), figures.json (the test process's spillway.stats()) and processes/
-(what child processes left). Writes FOLDER/result.md, and with --docs puts it into that
-file. Exits with 1 when a test that passes on stock does not pass on Spillway and
-cannot_hold.toml does not say why, when that list is not true, or when nothing moved.
+record_outcomes.py), spillway.figures.json (the test process's spillway.stats()) and
+spillway.processes/ (what child processes left). Writes FOLDER/result.md, and with
+--docs puts it into that file. Exits with 1 when a test that passes on stock does not
+pass on Spillway and cannot_hold.toml does not say why, when that list is not true, or
+when nothing moved.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def what_moved(figures: dict[str, Any], processes: list[dict[str, Any]]) -> str 
     """A line on what Spillway moved, None when it moved nothing in the test process."""
     if not figures["messages"]["sent"] or not figures["messages"]["received"]:
         return None
-    line = f"The test process {_sent_and_received(figures)}"
+    line = f"Pytest {_sent_and_received(figures)}"
     children = [child for child in processes if child["pid"] != figures["pid"]]
     if children:
         total = {
@@ -134,27 +135,35 @@ def result(
     """The result as Markdown."""
     return "\n".join(
         [
-            f"{date.today()}, Spillway {_spillway()}, distributed "
-            f"{version('distributed')}, Tornado {version('tornado')}, Python "
-            f"{platform.python_version()}, {platform.system()} {platform.machine()}. "
-            f"The tests are those of Dask's {tests_from}.",
+            provenance(tests_from),
             "",
             *_table(stock, ours),
             "",
             moved or "Spillway moved nothing.",
             "",
-            f"### Pass on stock and not on Spillway: {len(verdict.problems)}",
-            *_list(verdict.problems),
+            *section("Pass on stock and not on Spillway", verdict.problems),
             "",
             f"### Cannot pass: {len(verdict.excused)}",
-            *_cannot_hold(listed, set(verdict.excused)),
+            *reasons(listed, set(verdict.excused)),
             "",
-            f"### Do not pass on stock either: {len(verdict.fail_on_stock)}",
-            *_list(
-                f"`{test}`: {_first_line(stock[test].get('failure', 'not finished'))}"
-                for test in verdict.fail_on_stock
+            *section(
+                "Do not pass on stock either",
+                [
+                    f"`{test}`: {first_failure(stock[test])}"
+                    for test in verdict.fail_on_stock
+                ],
             ),
         ]
+    )
+
+
+def provenance(tests_from: str) -> str:
+    """What was run, where and when."""
+    return (
+        f"{date.today()}, Spillway {_spillway()}, distributed "
+        f"{version('distributed')}, Tornado {version('tornado')}, Python "
+        f"{platform.python_version()}, {platform.system()} {platform.machine()}. "
+        f"The tests are those of Dask's {tests_from}."
     )
 
 
@@ -178,7 +187,8 @@ def _table(stock: Outcomes, ours: Outcomes) -> list[str]:
     return ["| | stock | Spillway |", "| --- | --- | --- |", *rows]
 
 
-def _cannot_hold(listed: list[CannotHold], excused: set[str]) -> Iterable[str]:
+def reasons(listed: list[CannotHold], excused: set[str]) -> Iterable[str]:
+    """Why the excused tests cannot pass, as Markdown."""
     for entry in listed:
         tests = [test for test in entry.tests if test in excused]
         if tests:
@@ -188,21 +198,23 @@ def _cannot_hold(listed: list[CannotHold], excused: set[str]) -> Iterable[str]:
             yield f"  `{entry.assertion}`: {' '.join(entry.why.split())}"
 
 
-def _list(lines: Iterable[str]) -> list[str]:
-    found = [f"- {line}" for line in lines]
-    return ["", *found] if found else []
+def section(title: str, lines: list[str]) -> list[str]:
+    """A list with how many it has in its title, as Markdown."""
+    items = ["", *(f"- {line}" for line in lines)] if lines else []
+    return [f"### {title}: {len(lines)}", *items]
 
 
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
+def first_failure(found: dict[str, str]) -> str:
+    """Of the phases of a test the first that failed."""
+    return found.get("failure", "not finished").partition("\n")[0]
 
 
-def put_into(page: str, text: str) -> str:
-    """The page with the text between the two marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"the page lacks {BEGIN} or {END}")
+def put_into(page: str, text: str, begin: str, end: str) -> str:
+    """The page with the text between two of its lines."""
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise SystemExit(f"the page lacks {begin} or {end}")
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
@@ -218,8 +230,9 @@ def main(arguments: list[str]) -> int:
     ours = read_outcomes(options.folder / "spillway.jsonl")
     listed = read_cannot_hold(CANNOT_HOLD.read_text(encoding="utf-8"))
     verdict = judge(stock, ours, listed, options.whole)
-    figures = json.loads((options.folder / "figures.json").read_text(encoding="utf-8"))
-    children = (options.folder / "processes").glob("*.json")
+    figures_file = options.folder / "spillway.figures.json"
+    figures = json.loads(figures_file.read_text(encoding="utf-8"))
+    children = (options.folder / "spillway.processes").glob("*.json")
     moved = what_moved(
         figures, [json.loads(child.read_text(encoding="utf-8")) for child in children]
     )
@@ -228,7 +241,7 @@ def main(arguments: list[str]) -> int:
     (options.folder / "result.md").write_text(text + "\n", encoding="utf-8")
     if options.docs:
         page = options.docs.read_text(encoding="utf-8")
-        options.docs.write_text(put_into(page, text), encoding="utf-8")
+        options.docs.write_text(put_into(page, text, BEGIN, END), encoding="utf-8")
     print(text)
     return 1 if verdict.problems or moved is None else 0
 

@@ -6,21 +6,31 @@ import asyncio
 import errno
 import inspect
 import logging
+import os
 import socket
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import dask
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import parse_bytes
 from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
 
-from spillway import _native
-from spillway.dask.decode import decode
+from spillway import _native, offload_counts
+from spillway.dask import hook_offload, offload_setting
+from spillway.dask.connection_settings import connection_settings
+from spillway.dask.decode import decode, loads
+from spillway.dask.decode_cost import decode_bytes
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
+from spillway.dask.greeting import Greeting, greetings
+from spillway.dask.loop_bridge import bridge_of
+from spillway.dask.offload_threads import in_thread
+from spillway.dask.outgoing_message import OutgoingMessage
+from spillway.dask.queue_limit import configured_limit, is_small, limit_in_force
+from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
 
 logger = logging.getLogger(__name__)
@@ -31,19 +41,14 @@ logger = logging.getLogger(__name__)
 HANDSHAKE_KEY = "spillway"
 WIRE_VERSION = 1
 FEATURES: tuple[str, ...] = ("unsplit",)
+# What a peer needs to know to share memory with us, if it shares our host.
+HOST_KEY = "host"
 
 # Binding to an ephemeral port on two families can meet a port that one of them has in
 # use; another is then drawn.
 BIND_ATTEMPTS = 5
 # Out of descriptors, accepting again at once would only spin.
 ACCEPT_AGAIN_AFTER_S = 0.1
-
-
-def _user_timeout_ms() -> int:
-    timeout = parse_timedelta(
-        dask.config.get("distributed.comm.timeouts.tcp"), default="seconds"
-    )
-    return int(timeout) * 1000
 
 
 def _reason(error: _native.SpillwayError) -> str:
@@ -63,14 +68,35 @@ class SpillwayComm(Comm):
     )
 
     def __init__(
-        self, stream: Stream, local_addr: str, peer_addr: str, deserialize: bool = True
+        self,
+        stream: Stream,
+        local_addr: str,
+        peer_addr: str,
+        deserialize: bool = True,
+        offload_bytes: int = offload_setting.AUTO_BYTES,
+        *,
+        is_maker: bool = False,
+        greeting: Greeting | None = None,
     ) -> None:
         self._stream = stream
+        self._has_policy = hook_offload.is_in_force()
+        self._turn: asyncio.Future | None = None
+        stream.offload_bytes = offload_bytes
+        # What the peer has been told already, and that until it is written once more.
+        self._greeting = self._said = greeting
+        self._is_maker = is_maker
+        self._place = place_of(stream.loop)
+        self._offer: dict[str, Any] | None = None
+        if self._place is not None:
+            self._offer = self._place.offer(
+                os.urandom(SECRET_BYTES) if is_maker else self._place.secret
+            )
         # Dask's connect() reads these two by name.
         self._local_addr = local_addr
         self._peer_addr = peer_addr
         super().__init__(deserialize=deserialize)
         self._is_closing = False
+        self._queue_limit = configured_limit()
         self._finalizer = weakref.finalize(self, _close_dangling, stream, repr(self))
         self._finalizer.atexit = False
 
@@ -82,14 +108,33 @@ class SpillwayComm(Comm):
     def peer_address(self) -> str:
         return self._peer_addr
 
+    @property
+    def offload(self) -> int:
+        """From how many bytes on (de)serialisation and compression leave the event
+        loop; 0 for never. Can be set at any time, to whatever `spillway.comm.offload`
+        takes (offload_setting.py). Where Dask says `allow_offload = False`, as it does
+        for all connections of a scheduler, nothing ever leaves the loop."""
+        return self._stream.offload_bytes
+
+    @offload.setter
+    def offload(self, value: object) -> None:
+        self._stream.offload_bytes = offload_setting.parse(value)
+
+    def _offload_bytes(self) -> int:
+        if not self.allow_offload:
+            return offload_setting.NEVER
+        return self._stream.offload_bytes
+
     def closed(self) -> bool:
         return self._is_closing or not self._stream.is_open()
 
     def handshake_info(self) -> dict[str, Any]:
-        return {
-            **super().handshake_info(),
-            HANDSHAKE_KEY: {"wire": WIRE_VERSION, "features": FEATURES},
-        }
+        if self._greeting is not None:
+            return dict(self._greeting.info)
+        ours: dict[str, Any] = {"wire": WIRE_VERSION, "features": FEATURES}
+        if self._offer is not None:
+            ours[HOST_KEY] = self._offer
+        return {**super().handshake_info(), HANDSHAKE_KEY: ours}
 
     @property
     def peer_features(self) -> frozenset[str]:
@@ -102,8 +147,23 @@ class SpillwayComm(Comm):
             return frozenset()
         return frozenset(name for name in FEATURES if name in names)
 
+    def _meet(self) -> None:
+        """After the handshake, which is Dask's: if the peer may share our host, expect
+        it where we said."""
+        theirs = self.remote_info.get(HANDSHAKE_KEY)
+        if isinstance(theirs, dict) and theirs.get("wire") == WIRE_VERSION:
+            self._place.meet(
+                self._stream,
+                self._offer,
+                theirs.get(HOST_KEY),
+                is_maker=self._is_maker,
+            )
+        self._offer = None
+
     async def read(self, deserializers: Any = None) -> Any:
         try:
+            if self._offer is not None and self.remote_info:
+                self._meet()
             frames = self._stream.receive()
             if frames is None:
                 frames = await self._stream.wait_message()
@@ -114,6 +174,8 @@ class SpillwayComm(Comm):
             self.abort()
             raise
         try:
+            if self._has_policy:
+                return await self._decode(frames, deserializers)
             return await decode(
                 frames,
                 deserialize=self.deserialize,
@@ -124,11 +186,44 @@ class SpillwayComm(Comm):
             self.abort()
             raise CommClosedError(f"in {self}: aborted on truncated data") from error
 
+    async def _decode(self, frames: list, deserializers: Any) -> Any:
+        if len(frames) == 1:
+            return loads(frames, self.deserialize, deserializers)
+        size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
+        # What stays serialised costs nothing, and a scheduler is not to look.
+        if (
+            offload_bytes != offload_setting.NEVER
+            and self.deserialize
+            and size >= offload_bytes
+            and decode_bytes(frames, size) >= offload_bytes
+        ):
+            offload_counts.add("decoded", "offloaded", size)
+            return await in_thread(loads, frames, self.deserialize, deserializers)
+        offload_counts.add("decoded", "inline", size)
+        return loads(frames, self.deserialize, deserializers)
+
     async def write(
         self, msg: Any, serializers: Any = None, on_error: str = "message"
     ) -> int:
+        if self._said is not None:
+            return self._write_what_was_said(msg)
         if self.closed():
             raise CommClosedError(f"in {self}: closed")
+        if self._offer is not None and self.remote_info:
+            self._meet()
+        if self._has_policy:
+            message = OutgoingMessage(
+                msg,
+                self._offload_bytes(),
+                lambda: self._dumps_options(serializers, on_error),
+            )
+            frames = message.encode_here()
+            if frames is None or self._turn is not None:
+                return await self._write_in_turn(message, frames)
+            size = await self._send(frames)
+            if not message.is_plain:
+                offload_counts.add("encoded", "inline", size)
+            return size
         plain, size = encode_plain(msg)
         if plain is not None:
             frames = [plain]
@@ -137,19 +232,56 @@ class SpillwayComm(Comm):
                 msg,
                 size,
                 allow_offload=self.allow_offload,
-                serializers=serializers,
-                on_error=on_error,
-                context={
-                    "sender": self.local_info,
-                    "recipient": self.remote_info,
-                    **self.handshake_options,
-                },
-                frame_split_size=(
-                    NEVER_SPLIT
-                    if "unsplit" in self.peer_features
-                    else self.max_shard_size
-                ),
+                **self._dumps_options(serializers, on_error),
             )
+        return await self._send(frames)
+
+    def _dumps_options(self, serializers: Any, on_error: str) -> dict[str, Any]:
+        return {
+            "serializers": serializers,
+            "on_error": on_error,
+            "context": {
+                "sender": self.local_info,
+                "recipient": self.remote_info,
+                **self.handshake_options,
+            },
+            "frame_split_size": (
+                NEVER_SPLIT if "unsplit" in self.peer_features else self.max_shard_size
+            ),
+        }
+
+    async def _write_in_turn(
+        self, message: OutgoingMessage, frames: list | None
+    ) -> int:
+        """Send a message after those that were written before it and are still being
+        encoded in threads. They may be encoded side by side."""
+        loop = asyncio.get_running_loop()
+        before, turn = self._turn, loop.create_future()
+        self._turn = turn
+        place = "inline" if frames is not None else "offloaded"
+        try:
+            if frames is None:
+                frames = await message.encode_elsewhere()
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+        finally:
+            # Who comes next waits for all before it, also when this one gave up.
+            if before is None or before.done():
+                _end_turn(turn)
+            else:
+                before.add_done_callback(lambda _: _end_turn(turn))
+            if self._turn is turn and turn.done():
+                self._turn = None
+        # At once, unless there is no room for it; what is small need not wait for that.
+        size = await self._send(frames)
+        if not message.is_plain:
+            offload_counts.add("encoded", place, size)
+        return size
+
+    async def _send(self, frames: list) -> int:
+        # Nothing of it has been sent: who is cancelled here may go on with the comm.
+        if self._stream.queued_bytes():
+            await self._wait_for_room(frames)
         try:
             return self._stream.send(frames)
         except _native.SpillwayError as error:
@@ -159,6 +291,21 @@ class SpillwayComm(Comm):
         except BaseException:
             self.abort()
             raise
+
+    async def _wait_for_room(self, frames: list) -> None:
+        limit_bytes = limit_in_force(self._queue_limit)
+        if limit_bytes and self._stream.is_full(limit_bytes) and not is_small(frames):
+            await self._stream.wait_for_room(limit_bytes)
+
+    def _write_what_was_said(self, msg: Any) -> int:
+        greeting, self._said = self._said, None
+        if msg != greeting.info:
+            self.abort()
+            raise RuntimeError(
+                f"in {self}: the handshake info {greeting.info!r} has been sent, and "
+                f"cannot be replaced by {msg!r}"
+            )
+        return greeting.wire_bytes
 
     def _closed_error(self, error: _native.SpillwayError) -> CommClosedError:
         self._finalizer.detach()
@@ -188,6 +335,11 @@ class SpillwayComm(Comm):
     def abort(self) -> None:
         self._finalizer.detach()
         self._stream.abort()
+
+
+def _end_turn(turn: asyncio.Future) -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 def _done(loop: asyncio.AbstractEventLoop) -> asyncio.Future:
@@ -222,9 +374,10 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
         self, address: str, deserialize: bool = True, **connection_args: Any
     ) -> SpillwayComm:
         self._check_encryption(address, connection_args)
+        offload_bytes = _offload_bytes(connection_args)
         host, port = parse_host_port(address)
         try:
-            stream = await open_stream(await resolve(host, port), _user_timeout_ms())
+            stream = await open_stream(await resolve(host, port))
         except _native.SpillwayError as error:
             raise CommClosedError(
                 f"in {self!r}, connecting to {self.prefix}{address}: {_reason(error)}"
@@ -233,7 +386,14 @@ class SpillwayConnector(Connector, RequireEncryptionMixin):
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError as error:
             raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
-        return self.comm_class(stream, local, self.prefix + address, deserialize)
+        return self.comm_class(
+            stream,
+            local,
+            self.prefix + address,
+            deserialize,
+            offload_bytes,
+            is_maker=True,
+        )
 
 
 class TakeoverConnector(SpillwayConnector):
@@ -257,6 +417,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
     ) -> None:
         super().__init__()
         self._check_encryption(address, connection_args)
+        _offload_bytes(connection_args)  # raises now what it would for each connection
+        self._connection_args = connection_args
         self.ip, self.port = parse_host_port(address, default_port)
         self.comm_handler = comm_handler
         self.deserialize = deserialize
@@ -266,9 +428,12 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task] = set()
         self._bound: tuple[str, int] | None = None
+        # What each of them says on its own.
+        self._greetings: dict[_native.Listener, dict[bool, Greeting]] = {}
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        bridge_of(self._loop)  # what is wrong with it shows here, not at each peer
         addresses = await _passive_addresses(self.ip, self.port)
         backlog = int(dask.config.get("distributed.comm.socket-backlog"))
         for attempt in range(BIND_ATTEMPTS):
@@ -283,11 +448,39 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 ):
                     raise
         self._bound = self._listeners[0].local()
+        self._serve_on_threads()
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
+    def _serve_on_threads(self) -> None:
+        """Where the loop has threads, let them accept, greet and begin to receive. Who
+        has changed how the handshake begins says it later, on the loop."""
+        settings = connection_settings(self._loop)
+        if "completions" not in settings:
+            return
+        said: dict[bool, Greeting] = {}
+        if type(self).on_connection is BaseListener.on_connection:
+            said = greetings(self.comm_class, self.prefix, self._loop)
+        frames = {same_host: each.frame for same_host, each in said.items()}
+        for listener in self._listeners:
+            try:
+                listener.serve(
+                    greeting=frames.get(False, b""),
+                    greeting_same_host=frames.get(True, b""),
+                    **settings,
+                )
+            except OSError as error:
+                logger.warning(
+                    "Connections to %s are accepted by their event loop alone: %s",
+                    self.listen_address,
+                    error,
+                )
+            else:
+                self._greetings[listener] = said
+
     def stop(self) -> None:
         listeners, self._listeners = self._listeners, []
+        self._greetings.clear()
         for listener in listeners:
             self._loop.remove_reader(listener.fileno())
             listener.close()
@@ -295,7 +488,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
     def _accept(self, listener: _native.Listener) -> None:
         while listener in self._listeners:
             try:
-                connection = listener.accept(_user_timeout_ms())
+                connection = listener.accept(**connection_settings(self._loop))
             except OSError as error:
                 logger.warning(
                     "Listener on %s cannot accept a connection: %s",
@@ -309,13 +502,16 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 return
             if connection is None:
                 return
-            task = self._loop.create_task(self._serve(Stream(connection, self._loop)))
+            stream = Stream(connection, self._loop)
+            said = self._greetings.get(listener, {})
+            task = self._loop.create_task(self._serve(stream, said))
             self._tasks.add(task)
             task.add_done_callback(self._served)
 
     def _accept_again(self, listener: _native.Listener) -> None:
         if listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
+            self._accept(listener)  # threads wait for that
 
     def _served(self, task: asyncio.Task) -> None:
         self._tasks.discard(task)
@@ -326,7 +522,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 exc_info=error,
             )
 
-    async def _serve(self, stream: Stream) -> None:
+    async def _serve(self, stream: Stream, said: dict[bool, Greeting]) -> None:
         try:
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError:
@@ -336,7 +532,11 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
             stream.abort()
             return
         peer = self.prefix + unparse_host_port(*stream.peer())
-        comm = self.comm_class(stream, local, peer, self.deserialize)
+        offload_bytes = _offload_bytes(self._connection_args)
+        greeting = said.get(stream.local()[0] == stream.peer()[0])
+        comm = self.comm_class(
+            stream, local, peer, self.deserialize, offload_bytes, greeting=greeting
+        )
         comm.allow_offload = self.allow_offload
         try:
             await self.on_connection(comm)
@@ -365,6 +565,15 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
 
 class TakeoverListener(SpillwayListener):
     prefix = "tcp://"
+
+
+def _offload_bytes(connection_args: dict[str, Any]) -> int:
+    """What the arguments of a connection or listener say about offloading, and without
+    a word of theirs what the configuration says, in bytes."""
+    given = connection_args.get(offload_setting.ARGUMENT)
+    if given is None:
+        return offload_setting.configured()
+    return offload_setting.parse(given)
 
 
 async def _passive_addresses(host: str, port: int) -> list[str]:

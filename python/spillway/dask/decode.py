@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 from distributed.comm import utils as comm_utils
+from distributed.metrics import context_meter
 from distributed.protocol import pickle
 from distributed.protocol.compression import decompress as dask_decompress
 from distributed.protocol.serialize import (
@@ -83,17 +84,23 @@ def _serialized(
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
     if not deserialize:
         return Serialized(header, sub_frames)
-    if any(header.get("compression") or ()):
-        header, sub_frames = _decompress(header, sub_frames)
+    header, sub_frames = _plain(header, sub_frames)
     return merge_and_deserialize(header, sub_frames, deserializers=deserializers)
 
 
 def _pickled(frames: list, offset: int) -> Any:
     header = msgpack.unpackb(frames[offset])
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
-    if any(header.get("compression") or ()):
-        header, sub_frames = _decompress(header, sub_frames)
+    header, sub_frames = _plain(header, sub_frames)
     return pickle.loads(header["pickled-obj"], buffers=sub_frames)
+
+
+def _plain(header: dict, frames: list) -> tuple[dict, list]:
+    if "compression" in header:
+        with context_meter.meter("decompress"):  # of whatever is compressed, as in Dask
+            if any(header["compression"]):
+                return _decompress(header, frames)
+    return header, frames
 
 
 def _decompress(header: dict, frames: list) -> tuple[dict, list]:

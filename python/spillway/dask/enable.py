@@ -10,8 +10,13 @@ from spillway import in_force
 from spillway.dask import (
     hook_client_check,
     hook_config,
+    hook_idle_memory,
+    hook_malloc,
     hook_memory_limit,
+    hook_nanny_environ,
+    hook_offload,
     hook_preloads,
+    hook_scheduler_offload,
     hook_transport,
     hook_worker_info,
     manifest,
@@ -21,18 +26,26 @@ from spillway.dask import (
 
 logger = logging.getLogger("spillway")
 
-_PROCESS_HOOKS: tuple[ModuleType, ...] = (hook_transport, hook_config, hook_preloads)
+_PROCESS_HOOKS: tuple[ModuleType, ...] = (
+    hook_transport,
+    hook_offload,
+    hook_config,
+    hook_malloc,
+    hook_preloads,
+)
 """Installed by enable()."""
 
 _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
-    "worker": (hook_worker_info, hook_memory_limit),
+    "scheduler": (hook_scheduler_offload,),
+    "nanny": (hook_nanny_environ,),
+    "worker": (hook_worker_info, hook_memory_limit, hook_idle_memory),
     "client": (hook_client_check,),
 }
-"""By role. Installed on each worker and client, when our preload meets it."""
+"""By role. Installed on each of them, when our preload meets it."""
 
 _lock = threading.RLock()
 _entered: dict[Any, list[ModuleType]] = {}
-"""The workers and clients of this process, each with the hooks that it has."""
+"""What Dask runs in this process, each with the hooks that it has."""
 
 
 def enable() -> None:
@@ -82,7 +95,7 @@ def disable() -> None:
 
 
 async def enter(server: Any, role: str) -> None:
-    """Install the hooks that a worker or client gets for itself, if it gets any."""
+    """Install the hooks that a scheduler, nanny, worker or client gets for itself."""
     with _lock:
         if server in _entered:
             return

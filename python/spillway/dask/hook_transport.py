@@ -6,6 +6,7 @@ tcp:// addresses by themselves. What listens or is connected already stays as it
 
 from typing import Any
 
+from spillway import in_force
 from spillway.dask import manifest, switches
 
 NAME = "transport"
@@ -26,8 +27,10 @@ def install() -> None:
     global _ours, _stock
     from distributed.comm.registry import backends
 
+    from spillway.dask import same_host
     from spillway.dask.comm import TakeoverBackend
 
+    in_force.same_host_off = same_host.why_off()
     ours = TakeoverBackend()
     _stock, _ours = backends[_SCHEME], ours
     backends[_SCHEME] = ours
@@ -41,3 +44,4 @@ def remove() -> None:
     if backends.get(_SCHEME) is _ours:
         backends[_SCHEME] = _stock
     _stock = _ours = None
+    in_force.same_host_off = None

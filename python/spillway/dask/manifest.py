@@ -148,7 +148,7 @@ _MESSAGES = (
         "distributed.comm.utils:from_frames",
         "async (frames, deserialize=True, deserializers=None, allow_offload=True)",
     ),
-    _is("distributed.comm.utils:OFFLOAD_THRESHOLD", "int"),
+    _is("distributed.comm.utils:OFFLOAD_THRESHOLD", "int", "bool"),
     _is(
         "distributed.protocol.core:dumps",
         "(msg, serializers=None, on_error='message', context=None, "
@@ -178,9 +178,67 @@ _MESSAGES = (
 
 HOOKS: dict[str, tuple[Relies, ...]] = {
     "transport": _COMM + _MESSAGES,
+    # outgoing_message.py, encode_cost.py, decode_cost.py, offload_threads.py: what
+    # encoding is made of, and in place of the one thread of Dask's.
+    "offload": (
+        _is("distributed.comm.utils:OFFLOAD_THRESHOLD", "int", "bool"),
+        _is("distributed.config:defaults", "dict"),
+        _is(
+            "distributed.protocol.core:dumps",
+            "(msg, serializers=None, on_error='message', context=None, "
+            "frame_split_size=None)",
+        ),
+        _is(
+            "distributed.protocol.serialize:serialize_and_split",
+            "(x, serializers=None, on_error='message', context=None, size=None)",
+        ),
+        _is(
+            "distributed.protocol.pickle:dumps",
+            "(x, *, buffer_callback=None, protocol=5)",
+        ),
+        _is("distributed.protocol.compression:compressions", "dict"),
+        _is(
+            "distributed.protocol.compression:maybe_compress",
+            "(payload, *, min_size=10000, sample_size=10000, nsamples=5, "
+            "min_ratio=0.7, compression='auto')",
+        ),
+        Relies("distributed.utils:ensure_memoryview", takes=("obj",)),
+        Relies("distributed.metrics:ContextMeter.meter", takes=("label",)),
+    ),
+    "scheduler_offload": (
+        # The scheduler's attribute connection_args is one dict, and is given to both.
+        Relies("distributed.core:rpc", takes=("connection_args",)),
+        Relies("distributed.core:ConnectionPool", takes=("connection_args",)),
+        _is("distributed.scheduler:Scheduler.restart_workers"),
+    ),
     "config": (
         Relies("dask.config:get", takes=("key",)),
         Relies("dask.config:set", takes=("arg",)),
+    ),
+    "malloc": (
+        Relies("dask.config:get", takes=("key",)),
+        Relies("dask.config:set", takes=("arg",)),
+        _is("distributed.config:defaults", "dict"),
+        _is("distributed.nanny:_get_env_variables", "(config_key)"),
+    ),
+    "nanny_environ": (
+        # A nanny has attributes of these names, from which it makes its process.
+        Relies("distributed.nanny:WorkerProcess", takes=("pre_spawn_env", "env")),
+        _is("distributed.nanny:Nanny.instantiate", "async (self)"),
+    ),
+    "idle_memory": (
+        _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
+        _is("distributed.worker_state_machine:WorkerState.all_running_tasks"),
+        # It has an attribute transition_counter, which counts towards this limit.
+        Relies(
+            "distributed.worker_state_machine:WorkerState",
+            takes=("transition_counter_max",),
+        ),
+        # It acts on what that method says, at the shares that are its attributes.
+        _is(
+            "distributed.worker_memory:WorkerMemoryManager._maybe_spill",
+            "async (self, worker, memory)",
+        ),
     ),
     # The four that call process_preloads must find it in its module to meet ours.
     "preloads": (

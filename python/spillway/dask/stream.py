@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from spillway import _native
+from spillway.dask.connection_settings import connection_settings
+from spillway.dask.loop_bridge import bridge_of
 from spillway.dask.pool_trimmer import trimmer_of
 
-READ, WRITE = 1, 2
+READ, WRITE, COMPLETION = 1, 2, 4
 
 # A second address is tried beside the first after this long without an answer, so that
 # a network that swallows packets of one family does not cost a whole timeout. The value
@@ -36,13 +38,17 @@ class Stream:
     """
 
     __slots__ = (
+        "_bridge",
         "_connection",
         "_fd",
         "_flusher",
+        "_is_flushing",
         "_loop",
+        "_may_go_on",
         "_reader",
         "_trimmer",
         "_watched",
+        "_writers",
     )
 
     def __init__(
@@ -51,11 +57,16 @@ class Stream:
         self._connection = connection
         self._loop = loop
         self._trimmer = trimmer_of(loop)
+        self._bridge = bridge_of(loop)
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
+        # Whether we took a message and have sent nothing since: the peer may go on.
+        self._may_go_on = False
         self._reader: asyncio.Future | None = None
         self._flusher: asyncio.Future | None = None
+        self._is_flushing = False
+        self._writers: list[asyncio.Future] = []
         self._watch()
 
     @property
@@ -72,13 +83,18 @@ class Stream:
         return self._connection.open
 
     def _watch(self) -> None:
-        """Let the loop watch what the connection waits for, and nothing else. When the
-        connection has ended, wake whoever waits.
+        """Let the loop watch what the connection waits for, and nothing else. Wake who
+        waits for room or for an empty queue, and when the connection has ended,
+        whoever waits.
 
         Called after everything that may have changed it. A descriptor is closed only
         when the loop has stopped watching it: where a forked child holds a copy, the
         loop could not stop afterwards, and would spin.
         """
+        for writer in self._writers:
+            self._wake(writer)
+        if self._flusher is not None and not self._connection.queued_bytes():
+            self._wake(self._flusher)
         interest = self._connection.interest()
         if not interest and not self._connection.open:
             self._unwatch()
@@ -100,6 +116,11 @@ class Stream:
                 self._loop.add_writer(self._fd, self._on_writable)
             else:
                 self._loop.remove_writer(self._fd)
+        if changed & COMPLETION:
+            if interest & COMPLETION:
+                self._bridge.expect(self._connection, self)
+            else:
+                self._bridge.forget(self._connection)
 
     def _unwatch(self) -> None:
         watched, self._watched = self._watched, 0
@@ -107,6 +128,8 @@ class Stream:
             self._loop.remove_reader(self._fd)
         if watched & WRITE:
             self._loop.remove_writer(self._fd)
+        if watched & COMPLETION:
+            self._bridge.forget(self._connection)
 
     def _wake(self, waiter: asyncio.Future | None) -> None:
         if waiter is not None and not waiter.done():
@@ -127,9 +150,11 @@ class Stream:
             self._connection.on_writable()
         except _native.SpillwayError:
             pass  # the connection has ended: whoever waits meets the same error
-        else:
-            if not self._connection.interest() & WRITE:
-                self._wake(self._flusher)
+        self._watch()
+
+    def on_completion(self) -> None:
+        """A thread is done with a direction of the connection, or was."""
+        self._wake(self._reader)
         self._watch()
 
     async def connected(self) -> None:
@@ -148,15 +173,64 @@ class Stream:
             self._flusher = None
 
     async def flush(self) -> None:
-        """Wait until everything queued has been sent, or the connection has ended."""
+        """Wait until everything queued has been sent, or the connection has ended.
+        From now on nobody waits for room."""
+        self._is_flushing = True
+        self._watch()
         while self._connection.open and self._connection.queued_bytes():
             await self._flushed_once()
+
+    def meet(
+        self,
+        meetings: _native.Meetings,
+        own_nonce: bytes,
+        peer_path: str,
+        peer_nonce: bytes,
+    ) -> None:
+        """The peer is believed to share our host; see ``Connection.meet``."""
+        self._connection.meet(meetings, own_nonce, peer_path, peer_nonce)
+        self._watch()
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the frames that came last."""
+        return self._connection.received_bytes
+
+    @property
+    def offload_bytes(self) -> int:
+        """From how many bytes on work on messages leaves the loop; 0 for never."""
+        return self._connection.offload_bytes
+
+    @offload_bytes.setter
+    def offload_bytes(self, size: int) -> None:
+        self._connection.offload_bytes = size
 
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes()
 
+    def is_full(self, limit_bytes: int) -> bool:
+        """Whether who writes has to wait, for that much has not been sent.
+
+        Not when the peer has sent something that nobody here waits for: it may be held
+        up until that is read, and to wait for each other is to wait for ever.
+        """
+        if self._connection.queued_bytes() < limit_bytes or self._is_flushing:
+            return False
+        return self._reader is not None or bool(self._connection.interest() & READ)
+
+    async def wait_for_room(self, limit_bytes: int) -> None:
+        """Wait while it is full; an ended connection is not."""
+        while self.is_full(limit_bytes):
+            writer = self._loop.create_future()
+            self._writers.append(writer)
+            try:
+                await writer
+            finally:
+                self._writers.remove(writer)
+
     def send(self, frames: list) -> int:
         """Queue a message; returns its bytes on the wire."""
+        self._may_go_on = False
         try:
             return self._connection.send(frames)
         finally:
@@ -169,6 +243,7 @@ class Stream:
         finally:
             self._watch()
         if frames is not None:
+            self._may_go_on = True
             self._trimmer.watch()
         return frames
 
@@ -176,6 +251,15 @@ class Stream:
         """The next message, after `receive` has answered None."""
         if self._reader is not None:
             raise RuntimeError(f"{self!r} is already being read")
+        if self._may_go_on:
+            # What has come right behind the last message may be the end. Dask's own TCP
+            # meets it in this turn of the loop; met in the next one, it let a client
+            # ask a dead scheduler for a result that was lost. In a dialogue, where we
+            # have sent something since, to look would be 3 us a round trip for nothing.
+            self._on_readable()
+            frames = self.receive()
+            if frames is not None:
+                return frames
         while True:
             self._reader = self._loop.create_future()
             try:
@@ -193,9 +277,7 @@ class Stream:
         self._watch()
 
 
-async def open_stream(
-    addresses: Iterable[tuple[str, int]], user_timeout_ms: int
-) -> Stream:
+async def open_stream(addresses: Iterable[tuple[str, int]]) -> Stream:
     """Connect to the first of some numeric addresses that answers.
 
     Raises
@@ -211,7 +293,7 @@ async def open_stream(
         while waiting or attempts:
             if waiting:
                 host, port = waiting.pop(0)
-                attempts[loop.create_task(_attempt(host, port, user_timeout_ms))] = None
+                attempts[loop.create_task(_attempt(host, port))] = None
             done, _ = await asyncio.wait(
                 attempts,
                 timeout=NEXT_ADDRESS_AFTER_S if waiting else None,
@@ -233,9 +315,10 @@ async def open_stream(
     raise first_error
 
 
-async def _attempt(host: str, port: int, user_timeout_ms: int) -> Stream:
+async def _attempt(host: str, port: int) -> Stream:
     loop = asyncio.get_running_loop()
-    stream = Stream(_native.Connection.connect(host, port, user_timeout_ms), loop)
+    connection = _native.Connection.connect(host, port, **connection_settings(loop))
+    stream = Stream(connection, loop)
     try:
         await stream.connected()
     except BaseException:

@@ -9,23 +9,38 @@ VARIABLE = "SPILLWAY_DISABLE"
 
 ALL = "all"
 TRANSPORT = "transport"
+SAME_HOST = "same_host"
+MALLOC = "malloc"
+OFFLOAD = "offload"
 
-_LATER = {"same_host", "store", "shuffle", "malloc", "offload", "values", "merge"}
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD)
+
+_LATER = {"store", "shuffle", "values", "merge"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 
 
+def _named() -> set[str]:
+    return {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
+
+
+def is_off(part: str) -> bool:
+    """Whether SPILLWAY_DISABLE names a part of the transport, which is then off for new
+    connections by spillway:// too."""
+    return part in _named()
+
+
 def read() -> frozenset[str]:
     """The names in SPILLWAY_DISABLE. One warning says which of them mean nothing."""
-    names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
-    unknown = names - {ALL, TRANSPORT} - _LATER
+    names = _named()
+    unknown = names - {ALL, *_PARTS} - _LATER
     if unknown:
         logger.warning(
             "%s has unknown names, which switch nothing off: %s. It takes a "
             "comma-separated list of: %s",
             VARIABLE,
             ", ".join(sorted(unknown)),
-            ", ".join([ALL, TRANSPORT, *sorted(_LATER)]),
+            ", ".join([ALL, *_PARTS, *sorted(_LATER)]),
         )
     return frozenset(names - unknown)
 

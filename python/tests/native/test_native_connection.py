@@ -213,10 +213,13 @@ def test_addresses():
         assert near.peer()[0] == host
         assert listener.accept(0) is None
         near.close()
-        with pytest.raises(_native.SpillwayError) as caught:
-            near.local()
-        assert caught.value.status == "CLOSED"
+        assert near.local() == far.peer()  # what has been asked for stays known
         assert near.peer() == listener.local()
+        never_asked = _native.Connection.connect(*listener.local(), 0)
+        never_asked.close()
+        with pytest.raises(_native.SpillwayError) as caught:
+            never_asked.local()
+        assert caught.value.status == "CLOSED"
 
 
 def test_both_families_listen_on_one_port():
@@ -344,3 +347,33 @@ def test_arguments_of_the_wrong_type():
     for kind in (_native.Buffer, _native.Connection):
         with pytest.raises(TypeError):
             kind()
+
+
+def test_says_how_many_bytes_came_last(pair):
+    near, far = pair
+    assert far.connection.received_bytes == 0
+    for frames in ([b"x" * 100, b"", b"y" * 5000], [b"z"]):
+        near.connection.send(frames)
+        count = len(far.messages)
+        drive([near, far], lambda count=count: len(far.messages) > count)
+        assert far.connection.received_bytes == sum(map(len, frames))
+    assert near.connection.received_bytes == 0
+
+
+def test_keeps_what_it_is_told_about_offloading(pair):
+    near, far = pair
+    assert near.connection.offload_bytes == 0
+    for size in (1, 2**63 - 1, 0, True):
+        near.connection.offload_bytes = size
+        assert near.connection.offload_bytes == size
+    assert far.connection.offload_bytes == 0
+    for wrong in (-1, 2**63, 2**70):
+        with pytest.raises(ValueError, match="a count of bytes must be from 0"):
+            near.connection.offload_bytes = wrong
+    with pytest.raises(TypeError):
+        near.connection.offload_bytes = "auto"
+    with pytest.raises(AttributeError):
+        del near.connection.offload_bytes
+    near.connection.close()
+    near.connection.offload_bytes = 5
+    assert near.connection.offload_bytes == 5

@@ -123,8 +123,15 @@ static void what_is_counted_is_read(void **state)
     assert_int_equal(figures.connections_opened, 5);
     assert_int_equal(figures.connections_closed, 6);
     assert_int_equal(figures.connections_failed, 7);
-    assert_int_equal(figures.regions_recycled, 8);
-    assert_int_equal(figures.regions_added, 9);
+    assert_int_equal(figures.connections_tuned, 8);
+    assert_int_equal(figures.host_meetings, 9);
+    assert_int_equal(figures.host_refusals, 10);
+    assert_int_equal(figures.host_bytes_sent, 11);
+    assert_int_equal(figures.host_bytes_by_address, 12);
+    assert_int_equal(figures.host_bytes_by_descriptor, 13);
+    assert_int_equal(figures.host_bytes_by_stream, 14);
+    assert_int_equal(figures.regions_recycled, 15);
+    assert_int_equal(figures.regions_added, 16);
     for (int i = 0; i < SPW_COPY_REASON_COUNT; i++) {
         assert_int_equal(figures.copies[i], i == SPW_COPY_METADATA ? 2 : 0);
         assert_int_equal(figures.copied_bytes[i], i == SPW_COPY_METADATA ? 111 : 0);

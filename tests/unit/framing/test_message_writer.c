@@ -282,6 +282,54 @@ static void many_small_frames_are_one_piece(void **state)
     free(frames);
 }
 
+/* What the format says of a message whose frames of from_bytes and more go by
+ * reference, against what is sent. */
+static void check_referenced(fixture *at, uint64_t from_bytes, bool by_descriptor,
+                             size_t limit, size_t step)
+{
+    wire_bytes frames[MIXED_COUNT] = {{0}}, expected = {0};
+    uint64_t places[MIXED_COUNT];
+    size_t size = 0, left_out = 0;
+    for (size_t i = 0; i < MIXED_COUNT; i++)
+        size += MIXED[i].size;
+    wire_put_noise(&at->body, size, 1);
+    spw_payload *payload;
+    assert_ok(make_payload(at->counted.context, MIXED, MIXED_COUNT, at->body.bytes,
+                           &at->block, &payload, NULL));
+    const spw_slice *slices = spw_payload_slices(payload);
+    for (size_t i = 0; i < MIXED_COUNT; i++) {
+        wire_put(&frames[i], spw_slice_data(&slices[i]), MIXED[i].size);
+        places[i] = 0;
+        if (MIXED[i].size < from_bytes)
+            continue;
+        places[i] = by_descriptor ? 1 : (uintptr_t)spw_slice_data(&slices[i]);
+        left_out += MIXED[i].size;
+    }
+    spw__message_references references = {from_bytes, by_descriptor};
+    assert_ok(spw__message_writer_create_referenced(at->counted.context, payload,
+                                                    &references, &at->writer, NULL));
+    wire_put_referenced(&expected, frames, MIXED_COUNT, places);
+    assert_int_equal(spw__message_writer_total(at->writer),
+                     16 + 16 * MIXED_COUNT + size - left_out);
+    send_all(at, limit, step);
+    assert_int_equal(at->sent.size, expected.size);
+    assert_memory_equal(at->sent.bytes, expected.bytes, expected.size);
+    wire_clear(&expected);
+    for (size_t i = 0; i < MIXED_COUNT; i++)
+        wire_clear(&frames[i]);
+    end_message(at);
+}
+
+static void what_goes_by_reference_is_not_sent(void **state)
+{
+    static const uint64_t FROM[] = {1, 2, 300, 4096, 5000, 9000, 9001};
+    for (size_t i = 0; i < COUNT_OF(FROM); i++)
+        for (int by_descriptor = 0; by_descriptor < 2; by_descriptor++) {
+            check_referenced(*state, FROM[i], by_descriptor, 64, SIZE_MAX);
+            check_referenced(*state, FROM[i], by_descriptor, 2, 7);
+        }
+}
+
 static void a_message_needs_a_frame(void **state)
 {
     fixture *at = *state;
@@ -337,6 +385,27 @@ end:
     wire_clear(&body);
 }
 
+static void a_message_by_reference(void **state)
+{
+    torture *t = *state;
+    wire_bytes body = {0};
+    wire_put_noise(&body, 40000, 1);
+    uint8_t *block = NULL;
+    spw_payload *payload = NULL;
+    spw__message_writer *writer = NULL;
+    spw__message_references references = {.from_bytes = 5000};
+    TRY(make_payload(t->context, MIXED, MIXED_COUNT, body.bytes, &block, &payload,
+                     &t->error));
+    TRY(spw__message_writer_create_referenced(t->context, payload, &references, &writer,
+                                              &t->error));
+    payload = NULL;
+end:
+    spw__message_writer_free(writer);
+    spw_payload_free(payload);
+    free(block);
+    wire_clear(&body);
+}
+
 #define TEST_AT(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
@@ -349,11 +418,13 @@ int main(void)
         TEST_AT(no_pieces_where_none_are_allowed),
         TEST_AT(large_frames_are_not_copied),
         TEST_AT(many_small_frames_are_one_piece),
+        TEST_AT(what_goes_by_reference_is_not_sent),
         TEST_AT(a_message_needs_a_frame),
         TEST_AT(writers_are_linked),
         TEST_AT(a_writer_may_be_freed_half_sent),
     };
-    const struct CMUnitTest scenarios[] = {SCENARIO(a_mixed_message)};
+    const struct CMUnitTest scenarios[] = {SCENARIO(a_mixed_message),
+                                           SCENARIO(a_message_by_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL) +
            cmocka_run_group_tests(scenarios, NULL, NULL) +
            TORTURE_SUITE("message_writer", scenarios);

@@ -481,6 +481,42 @@ static void bug_scratch_of_a_huge_message_was_kept(void **state)
     free(lengths);
 }
 
+/* Whether a frame can be let be another buffer. */
+static void what_has_a_region_to_itself(void **state)
+{
+    fixture *at = *state;
+    add_noise(at, 50);
+    add_value(at, (size_t[]){1, 2, 1}, 3, NULL, (size_t[]){5000, SHARD, SHARD, 100}, 4);
+    add_noise(at, 60);
+    add_noise(at, 5000);
+    assert_ok(play(at, NULL));
+    static const bool ALONE[] = {false, false, true, false, false, true, false, true};
+    for (size_t i = 0; i < at->count; i++)
+        assert_int_equal(spw__placement_is_alone(&at->placement, i), ALONE[i]);
+}
+
+static void a_frame_alone_may_be_another_buffer(void **state)
+{
+    fixture *at = *state;
+    at->choosy.lead_bytes = 64;
+    add_noise(at, 50);
+    add_value(at, (size_t[]){1, 1}, 2, NULL, (size_t[]){5000, 6000}, 2);
+    assert_ok(play(at, NULL));
+    uint64_t reserved = counted_context_charged(&at->counted, SPW_CHARGE_IN_FLIGHT);
+    spw_buffer *buffer;
+    assert_ok(
+        spw_buffer_create(at->counted.context, 5000, SPW_CHARGE_HELD, &buffer, NULL));
+    spw__placement_replace(&at->placement, 2, buffer);
+    assert_ptr_equal(slice_at(at, 2)->buffer, buffer);
+    assert_int_equal(slice_at(at, 2)->offset, 0);
+    assert_int_equal(at->choosy.aborted, 1);
+    assert_int_equal(counted_context_charged(&at->counted, SPW_CHARGE_IN_FLIGHT),
+                     reserved - 5064);
+    assert_memory_equal(spw_slice_data(slice_at(at, 3)), at->frames[3].bytes, 6000);
+    spw_payload_free(spw__placement_commit(&at->placement));
+    assert_int_equal(at->choosy.committed, at->choosy.reserved - 1);
+}
+
 static void every_kind_of_place(void **state)
 {
     torture *t = *state;
@@ -529,6 +565,8 @@ int main(void)
         TEST_AT(a_refused_reservation_leaves_nothing),
         TEST_AT(small_shards_of_large_buffers_cost_room_once),
         TEST_AT(bug_scratch_of_a_huge_message_was_kept),
+        TEST_AT(what_has_a_region_to_itself),
+        TEST_AT(a_frame_alone_may_be_another_buffer),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(every_kind_of_place)};
     return cmocka_run_group_tests(tests, NULL, NULL) +

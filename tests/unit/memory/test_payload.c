@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "counted_context.h"
+#include "memory/payload_slices.h"
 #include "testing.h"
 #include "torture.h"
 
@@ -144,6 +145,26 @@ static void a_payload_grows(void **state)
     t->status = fill(t->context, &t->error);
 }
 
+static void a_slice_gets_another_buffer(void **state)
+{
+    torture *t = *state;
+    spw_payload *payload = NULL;
+    spw_slice slice = {.size = 4, .offset = 3, .flags = SPW_SLICE_WRITEABLE};
+    spw_buffer *other;
+    TRY(spw_payload_create(t->context, 1, &payload, &t->error));
+    TRY(spw_buffer_create(t->context, 9, SPW_CHARGE_HELD, &slice.buffer, &t->error));
+    assert_ok(spw_payload_append(payload, &slice, NULL));
+    TRY(spw_buffer_create(t->context, 4, SPW_CHARGE_HELD, &other, &t->error));
+    spw__payload_replace(payload, 0, other);
+    const spw_slice *got = spw_payload_slices(payload);
+    assert_ptr_equal(spw_slice_data(got), spw_buffer_data(other));
+    assert_int_equal(got->size, 4);
+    assert_int_equal(got->flags, SPW_SLICE_WRITEABLE);
+    assert_int_equal(spw_payload_bytes(payload), 4);
+end:
+    spw_payload_free(payload);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,7 +173,8 @@ int main(void)
         cmocka_unit_test(a_slice_outside_its_buffer_is_refused_and_not_taken),
         cmocka_unit_test(too_large_a_capacity_is_refused),
     };
-    const struct CMUnitTest scenarios[] = {SCENARIO(a_payload_grows)};
+    const struct CMUnitTest scenarios[] = {SCENARIO(a_payload_grows),
+                                           SCENARIO(a_slice_gets_another_buffer)};
     return cmocka_run_group_tests(tests, NULL, NULL) +
            cmocka_run_group_tests(scenarios, NULL, NULL) +
            TORTURE_SUITE("payload", scenarios);

@@ -1,5 +1,6 @@
 /* Connections from birth to end, of ours against each other. */
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "io_fault.h"
 #include "loopback.h"
 #include "payloads.h"
+#include "platform/socket.h"
 
 static const size_t SMALL[] = {120, 0, 100};
 
@@ -185,6 +187,47 @@ static void a_connect_that_fails_at_once_leaves_nothing(void **state)
     assert_int_equal(torture_figures(t).connections_opened, 1);
 }
 
+static void congestion_of(spw_connection *connection, char *ret_name)
+{
+    socklen_t size = SPW__CONGESTION_NAME_BYTES;
+    assert_int_equal(getsockopt(spw_connection_descriptor(connection), IPPROTO_TCP,
+                                TCP_CONGESTION, ret_name, &size),
+                     0);
+}
+
+static void peers_on_this_machine_get_their_congestion_control(void **state)
+{
+    torture *t = *state;
+    spw_connection_options options = SPW_CONNECTION_OPTIONS_INIT;
+    char name[SPW__CONGESTION_NAME_BYTES], systems[SPW__CONGESTION_NAME_BYTES];
+    loopback pair;
+    TRY(loopback_open(t->context, "127.0.0.1", &pair, &t->error));
+    congestion_of(pair.client, systems);
+    congestion_of(pair.server, systems);
+    assert_int_equal(torture_figures(t).connections_tuned, 0);
+    loopback_close(&pair);
+
+    options.loopback_congestion = "reno";
+    TRY(loopback_open_with(t->context, "127.0.0.1", &options, &pair, &t->error));
+    congestion_of(pair.client, name);
+    assert_string_equal(name, "reno");
+    congestion_of(pair.server, name);
+    assert_string_equal(name, "reno");
+    assert_int_equal(torture_figures(t).connections_tuned, 2);
+    loopback_close(&pair);
+
+    options.loopback_congestion = "spillway-none";
+    t->log_lines = 0;
+    TRY(loopback_open_with(t->context, "127.0.0.1", &options, &pair, &t->error));
+    congestion_of(pair.client, name);
+    assert_string_equal(name, systems);
+    assert_int_equal(t->log_lines, 2);
+    assert_non_null(strstr(t->last_log_line, "TCP_CONGESTION"));
+    assert_int_equal(torture_figures(t).connections_tuned, 2);
+end:
+    loopback_close(&pair);
+}
+
 static void both_ends_know_both_addresses(void **state)
 {
     torture *t = *state;
@@ -201,6 +244,21 @@ static void both_ends_know_both_addresses(void **state)
     spw_connection_peer(pair.client, &peer_host, &peer_port);
     assert_string_equal(host, peer_host);
     assert_int_equal(port, peer_port);
+    spw_connection_close(pair.client);
+    /* What has been asked for is known from then on. */
+    assert_ok(spw_connection_local(pair.client, &host, &port, NULL));
+    assert_string_equal(host, "127.0.0.1");
+end:
+    loopback_close(&pair);
+}
+
+static void a_closed_connection_has_no_local_address(void **state)
+{
+    torture *t = *state;
+    loopback pair;
+    const char *host;
+    uint16_t port;
+    TRY(loopback_open(t->context, "127.0.0.1", &pair, &t->error));
     spw_connection_close(pair.client);
     assert_status(spw_connection_local(pair.client, &host, &port, NULL), CLOSED);
 end:
@@ -334,7 +392,9 @@ int main(void)
         SCENARIO(a_small_message_costs_one_call_at_each_end),
         SCENARIO(a_refused_port_is_told_with_its_address),
         SCENARIO(a_connect_that_fails_at_once_leaves_nothing),
+        SCENARIO(peers_on_this_machine_get_their_congestion_control),
         SCENARIO(both_ends_know_both_addresses),
+        SCENARIO(a_closed_connection_has_no_local_address),
         SCENARIO(refuses_options_and_hosts_that_it_does_not_know),
         SCENARIO(close_releases_a_half_read_message),
         SCENARIO(close_drops_a_message_that_nobody_took),

@@ -322,6 +322,51 @@ static void a_message_beyond_the_budget_ends_its_receiver(void **state)
     free(wire);
 }
 
+/* ---- what reading ahead costs ---- */
+
+/* Receive that many messages, which the peer has sent. Returns: in how many calls. */
+static uint64_t receive_burst(const raw_pair *pair, unsigned count)
+{
+    spw_payload *payload;
+    uint64_t before = io_fault_calls_of("receive");
+    for (unsigned i = 0; i < count; i++) {
+        assert_ok(loopback_receive(pair->ours, NULL, &payload, NULL));
+        spw_payload_free(payload);
+    }
+    assert_status(spw_connection_receive(pair->ours, &payload, NULL), AGAIN);
+    return io_fault_calls_of("receive") - before;
+}
+
+static void a_burst_takes_room_that_it_does_not_keep(void **state)
+{
+    enum { BURST = 200, LEAST = 8 * 1024, MOST = 64 * 1024 };
+    static const size_t SIZES[] = {600, 400};
+    torture *t = *state;
+    size_t size;
+    char *wire = payload_wire(t->context, SIZES, COUNT_OF(SIZES), 1, &size);
+    char *burst = malloc(BURST * size);
+    assert_non_null(burst);
+    for (size_t i = 0; i < BURST; i++)
+        memcpy(burst + i * size, wire, size);
+    raw_pair pair = raw_pair_open(t->context);
+    uint64_t fresh = t->allocator.live_bytes;
+    raw_pair_send(&pair, wire, size);
+    receive_burst(&pair, 1);
+    uint64_t idle = t->allocator.live_bytes;
+    assert_in_range(idle - fresh, LEAST, 2 * LEAST);
+    t->allocator.peak_bytes = idle;
+    raw_pair_send(&pair, burst, BURST * size);
+    assert_in_range(receive_burst(&pair, BURST), 3, 12);
+    assert_in_range(t->allocator.peak_bytes - idle, MOST - LEAST, 2 * MOST);
+    assert_true(t->allocator.live_bytes <= idle);
+    raw_pair_send(&pair, wire, size);
+    receive_burst(&pair, 1);
+    assert_int_equal(t->allocator.live_bytes, idle);
+    raw_pair_close(&pair);
+    free(burst);
+    free(wire);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +385,7 @@ int main(void)
         SCENARIO(a_body_is_not_copied),
         SCENARIO(what_was_read_survives_a_failed_send),
         SCENARIO(a_message_beyond_the_budget_ends_its_receiver),
+        SCENARIO(a_burst_takes_room_that_it_does_not_keep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

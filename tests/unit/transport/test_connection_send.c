@@ -48,7 +48,7 @@ static void sends_what_was_queued_while_connecting(void **state)
     TRY(loopback_send_made(t, pair.client, SMALL, COUNT_OF(SMALL), 2));
     assert_true(spw_connection_queued_bytes(pair.client) > 0);
     assert_int_equal(io_fault_calls_of("send"), 0);
-    TRY(loopback_accept(pair.listener, &pair.server, &t->error));
+    TRY(loopback_accept(pair.listener, NULL, &pair.server, &t->error));
     TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 1));
     TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 2));
     assert_int_equal(io_fault_calls_of("send"), 1); /* both in one call */

@@ -1,0 +1,60 @@
+"""How much may wait to be sent to one peer.
+
+What is written waits in memory, pinned, until the peer takes it. A peer that has
+stopped takes nothing, so from a limit on who writes more waits as well. A message alone
+in the queue is never held back, however large, and neither is a small one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import dask
+from dask.utils import parse_bytes
+
+from spillway.dask.pool_trimmer import memory_limit
+
+QUEUE_LIMIT_KEY = "spillway.comm.queue-limit"
+
+LEAST_BYTES = 64 << 20
+MEMORY_SHARE = 0.1
+
+SMALL_BYTES = 64 << 10
+"""What is no larger goes at once: it says that something works, or does not."""
+
+
+def configured_limit() -> int | None:
+    """The limit in bytes that `spillway.comm.queue-limit` asks for, 0 for none; None
+    where it leaves that to us, as it does by default ("auto").
+
+    Raises
+    ------
+    ValueError
+        When it is neither "auto" nor a size.
+    """
+    value = dask.config.get(QUEUE_LIMIT_KEY, "auto")
+    if value == "auto":
+        return None
+    try:
+        limit = parse_bytes(value)
+    except (ValueError, TypeError, AttributeError):
+        limit = -1
+    if limit < 0:
+        raise ValueError(
+            f'{QUEUE_LIMIT_KEY} must be "auto" or a size such as "1 GiB", 0 for no '
+            f"limit, not {value!r}"
+        )
+    return limit
+
+
+def limit_in_force(configured: int | None) -> int:
+    """The same when "auto" has been looked up: a tenth of what this process may use,
+    and 64 MiB at least."""
+    if configured is None:
+        return max(LEAST_BYTES, int(MEMORY_SHARE * memory_limit()))
+    return configured
+
+
+def is_small(frames: Iterable[bytes | memoryview]) -> bool:
+    """Whether a message never waits."""
+    return sum(memoryview(frame).nbytes for frame in frames) <= SMALL_BYTES

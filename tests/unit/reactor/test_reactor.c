@@ -1,0 +1,590 @@
+/* Tasks go away, run when their descriptor is ready, and come home, whatever fails. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io_fault.h"
+#include "reactor/reactor_state.h"
+#include "spillway/reactor.h"
+#include "step_tasks.h"
+#include "torture.h"
+
+typedef struct fixture {
+    spw_reactor *reactor;
+    spw_completions *completions;
+    step_task one, other;
+} fixture;
+
+static void open_all(torture *t, unsigned threads, fixture *f)
+{
+    assert_ok(spw_reactor_create(t->context, threads, &f->reactor, NULL));
+    assert_ok(spw_completions_create(f->reactor, &f->completions, NULL));
+    step_task_open(&f->one);
+    step_task_open(&f->other);
+}
+
+static void close_all(fixture *f)
+{
+    spw__watch_forget(&f->one.watch);
+    spw__watch_forget(&f->other.watch);
+    step_task_close(&f->one);
+    step_task_close(&f->other);
+    spw_completions_free(f->completions);
+    spw_reactor_free(f->reactor);
+}
+
+/* ---- threads ---- */
+
+static void threads_start_when_needed_and_end_with_it(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 3, &f);
+    assert_int_equal(reactor_threads(), 0);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_int_equal(reactor_threads(), 3);
+    assert_true(step_task_arm(&f.other, f.completions));
+    assert_int_equal(reactor_threads(), 3);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_true(spw__task_recall(&f.other.watch, &f.other.watch.reading));
+    close_all(&f);
+    reactor_threads_wait_for_none();
+}
+
+static void by_default_there_are_two_to_four(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 0, &f);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_in_range(reactor_threads(), 2, 4);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    close_all(&f);
+}
+
+static void too_many_threads_are_refused(void **state)
+{
+    torture *t = *state;
+    spw_reactor *reactor = NULL;
+    assert_status(spw_reactor_create(t->context, SPW_REACTOR_THREADS_MAX + 1, &reactor,
+                                     &t->error),
+                  INVALID_ARGUMENT);
+    assert_non_null(strstr(t->error.message, "64"));
+    assert_null(reactor);
+    spw_reactor_free(NULL);
+}
+
+static void without_a_thread_a_task_stays_home(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    io_fault_arm_call("start_thread", 1, 0);
+    assert_false(step_task_arm(&f.one, f.completions));
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    assert_int_equal(t->log_lines, 1);
+    assert_non_null(strstr(t->last_log_line, "errno 11"));
+    assert_false(step_task_arm(&f.other, f.completions));
+    assert_int_equal(t->log_lines, 1); /* it is said once */
+    assert_int_equal(io_fault_calls_of("start_thread"), 1);
+    close_all(&f);
+}
+
+static void with_fewer_threads_than_wanted_it_goes_on(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 3, &f);
+    io_fault_arm_call("start_thread", 2, 0);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_int_equal(t->log_lines, 1);
+    assert_true(step_task_arm(&f.other, f.completions));
+    assert_int_equal(io_fault_calls_of("start_thread"), 2);
+    step_task_wake(&f.one);
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    step_task_wake(&f.other);
+    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
+    close_all(&f);
+}
+
+static void no_descriptor_no_reactor(void **state)
+{
+    static const char *const CALLS[] = {"poller_open", "sign_open", "poller_add_sign"};
+    torture *t = *state;
+    for (size_t i = 0; i < COUNT_OF(CALLS); i++) {
+        spw_reactor *reactor = NULL;
+        spw_error error;
+        io_fault_arm_call(CALLS[i], 1, EMFILE);
+        assert_status(spw_reactor_create(t->context, 1, &reactor, &error), IO);
+        assert_int_equal(error.os_errno, EMFILE);
+        assert_non_null(strstr(error.message, "ulimit"));
+        assert_null(reactor);
+        assert_int_equal(io_fault_open_descriptors(), 0);
+    }
+}
+
+/* ---- away and home ---- */
+
+static void a_step_runs_when_the_descriptor_is_ready(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    f.one.reads_left = 3;
+    assert_true(step_task_arm(&f.one, f.completions));
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_false(completions_are_ready(f.completions));
+        step_task_wake(&f.one);
+        sem_wait(&f.one.begun); /* each byte is one event, and one step */
+    }
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    assert_int_equal(f.one.steps, 3);
+    close_all(&f);
+}
+
+static void both_tasks_of_a_watch_run_at_once(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    f.one.waits = true;
+    step_task_wake(&f.one);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_true(step_task_arm_writing(&f.one, f.completions));
+    sem_wait(&f.one.begun);
+    sem_wait(&f.one.begun); /* neither has ended */
+    assert_false(completions_are_ready(f.completions));
+    sem_post(&f.one.let_go);
+    sem_post(&f.one.let_go);
+    assert_non_null(completions_wait(f.completions));
+    assert_non_null(completions_wait(f.completions));
+    close_all(&f);
+}
+
+static void the_other_task_waits_on_while_one_is_recalled(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    assert_true(step_task_arm(&f.one, f.completions));
+    f.one.waits = true;
+    assert_true(step_task_arm_writing(&f.one, f.completions));
+    sem_wait(&f.one.begun);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.writing));
+    f.one.waits = false;
+    assert_int_equal(f.one.watch.writing.state, SPW__TASK_HOME);
+    assert_false(completions_are_ready(f.completions));
+    step_task_wake(&f.one);
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    close_all(&f);
+}
+
+static void recall_while_it_waits_for_the_descriptor(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    for (int i = 0; i < 3; i++) { /* it can go away again */
+        assert_true(step_task_arm(&f.one, f.completions));
+        assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+        assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    }
+    step_task_wake(&f.one);
+    /* Whoever has had that event found nothing to do: a second task is served. */
+    assert_true(step_task_arm(&f.other, f.completions));
+    step_task_wake(&f.other);
+    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
+    assert_int_equal(f.one.steps, 0);
+    assert_false(completions_are_ready(f.completions));
+    close_all(&f);
+}
+
+static void recall_waits_for_the_end_of_a_step(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    f.one.waits = true;
+    f.one.reads_left = 2; /* once it would have gone on, once been done */
+    for (int i = 0; i < 2; i++) {
+        step_task_wake(&f.one);
+        assert_true(step_task_arm(&f.one, f.completions));
+        sem_wait(&f.one.begun);
+        assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+        assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+        assert_int_equal(f.one.reads_left, 1 - i); /* it has been to the end */
+        assert_false(spw__task_is_recalled(&f.one.watch.reading));
+        assert_false(completions_are_ready(f.completions));
+    }
+    close_all(&f);
+}
+
+static void recall_of_a_task_that_is_done(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    step_task_wake(&f.one);
+    assert_true(step_task_arm(&f.one, f.completions));
+    while (!completions_are_ready(f.completions))
+        ; /* it will be: other tests say so */
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_false(completions_are_ready(f.completions));
+    assert_null(spw__completions_next(f.completions));
+    close_all(&f);
+}
+
+static bool arm_apart(fixture *f, int sign)
+{
+    return spw__task_arm_apart(f->completions, &f->one.watch, f->one.near,
+                               &f->one.watch.reading, SPW__STEP_READ, sign);
+}
+
+static bool is_raised(int sign)
+{
+    struct pollfd watched = {sign, POLLIN, 0};
+    return poll(&watched, 1, 0) == 1;
+}
+
+static void a_task_apart_comes_back_by_recall_alone(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    step_task_wake(&f.one);
+    assert_true(arm_apart(&f, -1));
+    assert_int_equal(sem_wait(&f.one.begun), 0);
+    /* Another task is done after it, and only that one is told. */
+    step_task_wake(&f.other);
+    assert_true(step_task_arm(&f.other, f.completions));
+    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
+    assert_null(spw__completions_next(f.completions));
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    assert_int_equal(f.one.steps, 1);
+    close_all(&f);
+}
+
+static void a_task_apart_raises_its_sign_when_it_is_done(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    int sign = spw__sign_open();
+    open_all(t, 2, &f);
+    f.one.reads_left = 2;
+    assert_true(arm_apart(&f, sign));
+    step_task_wake(&f.one);
+    assert_int_equal(sem_wait(&f.one.begun), 0);
+    assert_false(is_raised(sign)); /* it has something left to do */
+    step_task_wake(&f.one);
+    struct pollfd watched = {sign, POLLIN, 0};
+    assert_int_equal(poll(&watched, 1, 20000), 1);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_true(is_raised(sign)); /* until the owner clears it */
+    spw__sign_clear(sign);
+    /* As well when it is not done, but cannot be waited for again. */
+    f.one.reads_left = 2;
+    assert_true(arm_apart(&f, sign));
+    io_fault_arm_call("poller_rearm", 1, 0);
+    step_task_wake(&f.one);
+    assert_int_equal(poll(&watched, 1, 20000), 1);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_int_equal(f.one.reads_left, 1);
+    close_all(&f);
+    spw__poller_close(sign);
+}
+
+/* ---- what the poller cannot do ---- */
+
+static void what_cannot_be_watched_stays_home(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    io_fault_arm_call("poller_add", 1, 0);
+    assert_false(step_task_arm(&f.one, f.completions));
+    assert_int_equal(t->log_lines, 1);
+    assert_null(f.one.watch.reactor);
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    t->allocator.fail_at = 0;
+    step_task_wake(&f.one); /* and later it goes */
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    io_fault_arm_call("poller_rearm", 1, 0);
+    f.one.reads_left = 1;
+    assert_false(step_task_arm(&f.one, f.completions));
+    assert_int_equal(t->log_lines, 1);
+    close_all(&f);
+}
+
+static void no_memory_for_a_watch(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    t->allocator.fail_at = t->allocator.calls + 1;
+    assert_false(step_task_arm(&f.one, f.completions));
+    assert_int_equal(t->log_lines, 1);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    close_all(&f);
+}
+
+static void who_cannot_be_waited_for_again_comes_home(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 1, &f);
+    f.one.reads_left = 2;
+    assert_true(step_task_arm(&f.one, f.completions));
+    io_fault_arm_call("poller_rearm", 1, 0);
+    step_task_wake(&f.one);
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    assert_int_equal(f.one.reads_left, 1); /* not done, but home */
+    close_all(&f);
+}
+
+static void the_other_task_comes_home_too(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    assert_true(step_task_arm(&f.one, f.completions));
+    io_fault_arm_call("poller_rearm", 2, 0); /* the first is the next line's */
+    assert_true(step_task_arm_writing(&f.one, f.completions));
+    /* Serving the one takes away what watches the other. */
+    bool is_back[2] = {false, false};
+    for (int i = 0; i < 2; i++)
+        is_back[completions_wait(f.completions) == &f.one.watch.reading] = true;
+    assert_true(is_back[0] && is_back[1]);
+    close_all(&f);
+}
+
+/* ---- events that come too late ---- */
+
+typedef struct gate {
+    sem_t fetched, go;
+} gate;
+
+static void hold(void *user)
+{
+    gate *g = user;
+    sem_post(&g->fetched);
+    sem_wait(&g->go);
+}
+
+static void a_slot_used_again_ignores_the_event_of_its_last_watch(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    gate g;
+    sem_init(&g.fetched, 0, 0);
+    sem_init(&g.go, 0, 0);
+    io_fault_after_wait(hold, &g);
+    open_all(t, 1, &f);
+    assert_true(step_task_arm(&f.one, f.completions));
+    step_task_wake(&f.one);
+    sem_wait(&g.fetched); /* the thread has the event and has not acted on it */
+    uint32_t slot = f.one.watch.slot;
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    spw__watch_forget(&f.one.watch);
+    assert_true(step_task_arm(&f.other, f.completions));
+    assert_int_equal(f.other.watch.slot, slot);
+    sem_post(&g.go);
+    step_task_wake(&f.other);
+    sem_wait(&g.fetched); /* it is back from the old event, which did nothing */
+    assert_int_equal(f.other.steps, 0);
+    assert_int_equal(f.one.steps, 0);
+    sem_post(&g.go);
+    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
+    assert_int_equal(f.other.steps, 1);
+    sem_post(&g.go); /* for the sign to stop */
+    close_all(&f);
+    sem_destroy(&g.fetched);
+    sem_destroy(&g.go);
+}
+
+static void an_event_of_a_task_sent_away_again_is_as_good_as_new(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    gate g;
+    sem_init(&g.fetched, 0, 0);
+    sem_init(&g.go, 0, 0);
+    io_fault_after_wait(hold, &g);
+    open_all(t, 1, &f);
+    assert_true(step_task_arm(&f.one, f.completions));
+    step_task_wake(&f.one);
+    sem_wait(&g.fetched);
+    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+    assert_true(step_task_arm(&f.one, f.completions));
+    sem_post(&g.go);
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    assert_int_equal(f.one.steps, 1);
+    /* The rearmed descriptor may have had an event of its own, and the sign comes. */
+    sem_post(&g.go);
+    sem_post(&g.go);
+    close_all(&f);
+    sem_destroy(&g.fetched);
+    sem_destroy(&g.go);
+}
+
+static void slots_are_used_again(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 1, &f);
+    for (int i = 0; i < 100; i++) {
+        assert_true(step_task_arm(&f.one, f.completions));
+        assert_true(step_task_arm(&f.other, f.completions));
+        assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
+        assert_true(spw__task_recall(&f.other.watch, &f.other.watch.reading));
+        spw__watch_forget(&f.other.watch);
+        spw__watch_forget(&f.one.watch);
+    }
+    assert_int_equal(f.reactor->slots_used, 2);
+    close_all(&f);
+}
+
+/* ---- fork ---- */
+
+/* In the child: what is the parent's stays alone, and all of it can be cleaned up.
+ * Returns: the child's exit status. */
+static int clean_up_in_child(torture *t, fixture *f)
+{
+    fixture own;
+    if (spw__task_recall(&f->one.watch, &f->one.watch.reading))
+        return 1;
+    if (step_task_arm(&f->other, f->completions))
+        return 2;
+    close_all(f);
+    if (!CHILD_MAY_START_THREADS)
+        return 0;
+    open_all(t, 2, &own);
+    if (!step_task_arm(&own.one, own.completions))
+        return 3;
+    step_task_wake(&own.one);
+    if (completions_wait(own.completions) != &own.one.watch.reading)
+        return 4;
+    close_all(&own);
+    return 0;
+}
+
+static void a_forked_child_leaves_the_parent_alone(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    for (int locked = 0; locked < 2; locked++) {
+        int status;
+        assert_true(step_task_arm(&f.one, f.completions));
+        if (locked) /* as by a thread that the child will not have */
+            spw__reactor_lock(f.reactor);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(clean_up_in_child(t, &f));
+        if (locked)
+            spw__reactor_unlock(f.reactor);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        f.one.reads_left = 1;
+        step_task_wake(&f.one);
+        assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    }
+    close_all(&f);
+}
+
+/* ---- everything fails in turn ---- */
+
+static void many_watches_go_away_and_come_home(void **state)
+{
+    enum { TASKS = 9 }; /* more than the first array of slots has */
+    torture *t = *state;
+    spw_reactor *reactor = NULL;
+    spw_completions *completions = NULL;
+    step_task tasks[TASKS];
+    for (int i = 0; i < TASKS; i++)
+        step_task_open(&tasks[i]);
+    TRY(spw_reactor_create(t->context, 2, &reactor, &t->error));
+    TRY(spw_completions_create(reactor, &completions, &t->error));
+    for (int i = 0; i < TASKS; i++) {
+        tasks[i].reads_left = 2;
+        step_task_wake(&tasks[i]);
+        step_task_wake(&tasks[i]);
+        if (step_task_arm(&tasks[i], completions))
+            assert_ptr_equal(completions_wait(completions), &tasks[i].watch.reading);
+        else
+            assert_int_equal(t->log_lines, 1);
+    }
+end:
+    for (int i = 0; i < TASKS; i++) {
+        spw__watch_forget(&tasks[i].watch);
+        step_task_close(&tasks[i]);
+    }
+    spw_completions_free(completions);
+    spw_reactor_free(reactor);
+}
+
+static void both_tasks_of_a_watch_go_away_and_are_recalled(void **state)
+{
+    torture *t = *state;
+    spw_reactor *reactor = NULL;
+    spw_completions *completions = NULL;
+    step_task task;
+    step_task_open(&task);
+    TRY(spw_reactor_create(t->context, 2, &reactor, &t->error));
+    TRY(spw_completions_create(reactor, &completions, &t->error));
+    for (int i = 0; i < 2; i++) {
+        bool reads = step_task_arm(&task, completions);
+        bool writes = step_task_arm_writing(&task, completions);
+        if (reads)
+            assert_true(spw__task_recall(&task.watch, &task.watch.reading));
+        if (writes)
+            assert_true(spw__task_recall(&task.watch, &task.watch.writing));
+        assert_false(completions_are_ready(completions));
+    }
+end:
+    spw__watch_forget(&task.watch);
+    step_task_close(&task);
+    spw_completions_free(completions);
+    spw_reactor_free(reactor);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCENARIO(threads_start_when_needed_and_end_with_it),
+        SCENARIO(by_default_there_are_two_to_four),
+        SCENARIO(too_many_threads_are_refused),
+        SCENARIO(without_a_thread_a_task_stays_home),
+        SCENARIO(with_fewer_threads_than_wanted_it_goes_on),
+        SCENARIO(no_descriptor_no_reactor),
+        SCENARIO(a_step_runs_when_the_descriptor_is_ready),
+        SCENARIO(both_tasks_of_a_watch_run_at_once),
+        SCENARIO(the_other_task_waits_on_while_one_is_recalled),
+        SCENARIO(recall_while_it_waits_for_the_descriptor),
+        SCENARIO(recall_waits_for_the_end_of_a_step),
+        SCENARIO(recall_of_a_task_that_is_done),
+        SCENARIO(a_task_apart_comes_back_by_recall_alone),
+        SCENARIO(a_task_apart_raises_its_sign_when_it_is_done),
+        SCENARIO(what_cannot_be_watched_stays_home),
+        SCENARIO(no_memory_for_a_watch),
+        SCENARIO(who_cannot_be_waited_for_again_comes_home),
+        SCENARIO(the_other_task_comes_home_too),
+        SCENARIO(a_slot_used_again_ignores_the_event_of_its_last_watch),
+        SCENARIO(an_event_of_a_task_sent_away_again_is_as_good_as_new),
+        SCENARIO(slots_are_used_again),
+        SCENARIO(a_forked_child_leaves_the_parent_alone),
+    };
+    const struct CMUnitTest scenarios[] = {
+        SCENARIO(many_watches_go_away_and_come_home),
+        SCENARIO(both_tasks_of_a_watch_go_away_and_are_recalled),
+    };
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    failures += cmocka_run_group_tests(scenarios, NULL, NULL);
+    return failures + TORTURE_SUITE("reactor", scenarios);
+}

@@ -47,10 +47,12 @@ static spw__step_answer announce_step(spw__task *task);
 static bool go_announce(spw_connection *connection)
 {
     spw__connection_host *host = connection->host;
+    if (connection->announcing.is_away)
+        return true;
     unsigned wants = spw__host_sender_interest(host->sender);
     bool is_over = spw__host_sender_way(host->sender) != SPW__HOST_MEETING &&
                    spw__host_sender_announced_bytes(host->sender) == 0;
-    return wants == 0 || is_over || connection->announcing.is_away ||
+    return wants == 0 || is_over ||
            spw__connection_go_by(connection, &connection->announcing,
                                  &host->sender_watch, &host->sender_watch.reading,
                                  spw__host_sender_descriptor(host->sender), wants);

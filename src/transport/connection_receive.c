@@ -345,6 +345,8 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     connection->is_wanted |= has_to_wait;
     if (has_to_wait)
         status = go_on_away(connection, &why);
+    if (connection->receiving.is_away)
+        return SPW_STATUS_AGAIN; /* from here on all of it is the thread's */
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         spw__connection_fail_receiving(connection, &why);
     if (!spw__ready_queue_is_empty(ready)) {
@@ -356,8 +358,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         return spw__connection_tell_end(connection, error);
     }
     connection->is_wanted = true;
-    if (!connection->receiving.is_away)
-        give_back_ahead(connection);
+    give_back_ahead(connection);
     return SPW_STATUS_AGAIN;
 }
 

@@ -1,5 +1,7 @@
 #include "host_fault.h"
 
+#include <stdatomic.h>
+
 #include "io_fault_calls.h"
 #include "platform/peer_process.h"
 #include "platform/private_directory.h"
@@ -9,7 +11,7 @@
 static uid_t user = (uid_t)-1;
 static int refused_reads, refused_memfds, refused_maps;
 static bool loses_descriptor;
-static void (*after_read)(void *argument);
+static _Atomic(void (*)(void *argument)) after_read; /* two may read at once */
 static void *after_read_argument;
 
 void host_fault_set_user(uid_t as)
@@ -39,8 +41,8 @@ void host_fault_lose_descriptor(void)
 
 void host_fault_after_read(void (*function)(void *argument), void *argument)
 {
-    after_read = function;
     after_read_argument = argument;
+    after_read = function;
 }
 
 #define PASS_ON(CALL, type, name, parameters, arguments)                               \
@@ -171,11 +173,9 @@ int __wrap_spw__peer_process_read(const spw__peer_process *peer,
         answer = -refused_reads;
     if (answer == 0)
         answer = __real_spw__peer_process_read(peer, pieces, count);
-    if (after_read != NULL) {
-        void (*function)(void *argument) = after_read;
-        after_read = NULL;
+    void (*function)(void *argument) = atomic_exchange(&after_read, NULL);
+    if (function != NULL)
         function(after_read_argument);
-    }
     return answer;
 }
 

@@ -377,57 +377,59 @@ static int connection_set_offload_bytes(PyObject *object, PyObject *value,
     return 0;
 }
 
+static PyMethodDef methods[] = {
+    {"connect", (PyCFunction)(void (*)(void))connection_connect,
+     METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "connect(host, port, user_timeout_ms, loopback_congestion=None, "
+     "completions=...)\n--\n\n"
+     "Start to connect to a numeric host; see connecting."},
+    {"fileno", connection_fileno, METH_NOARGS,
+     "The descriptor to watch; -1 once closed or let go."},
+    {"interest", connection_interest, METH_NOARGS,
+     "What to wait for: 1 read, 2 write, 4 completions, a sum of them, 0 nothing."},
+    {"local", connection_local, METH_NOARGS, "The local host and port."},
+    {"peer", connection_peer, METH_NOARGS, "The peer's host and port."},
+    {"send", connection_send, METH_O,
+     "Queue a message, send what the socket takes now, and return its bytes on "
+     "the wire. The frames stay referenced until they are sent."},
+    {"queued_bytes", connection_queued_bytes, METH_NOARGS,
+     "Bytes that wait in the send queue."},
+    {"receive", connection_receive, METH_NOARGS,
+     "The next message as a list of frames, or None when it has not arrived "
+     "whole."},
+    {"on_readable", connection_on_readable, METH_NOARGS,
+     "Read what is there. True: call receive again."},
+    {"on_writable", connection_on_writable, METH_NOARGS,
+     "Finish connecting, or send from the queue."},
+    {"meet", connection_meet, METH_VARARGS,
+     "meet(meetings, own_nonce, peer_path, peer_nonce, /)\n--\n\n"
+     "Expect the peer at meetings, and go to its path when there is something "
+     "large to send."},
+    {"let_go", connection_let_go, METH_NOARGS,
+     "Close the descriptor of a connection that has ended and that no loop watches "
+     "any more. Whole messages can still be received."},
+    {"close", connection_close, METH_NOARGS,
+     "Close at once and release every frame. From another thread, or inside "
+     "another call, it happens when that call ends."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"connecting", connection_get_connecting, NULL,
+     "True until the outcome of connect is known.", NULL},
+    {"open", connection_get_open, NULL,
+     "False once closed here, closed by the peer, or failed.", NULL},
+    {"received_bytes", connection_get_received_bytes, NULL,
+     "Bytes of the frames that receive returned last.", NULL},
+    {"offload_bytes", connection_get_offload_bytes, connection_set_offload_bytes,
+     "From how many bytes on work on messages leaves the loop's thread; 0 for "
+     "never. Stored for whoever does that work.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyTypeObject *connection_type_create(PyObject *module)
 {
-    static PyMethodDef methods[] = {
-        {"connect", (PyCFunction)(void (*)(void))connection_connect,
-         METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-         "connect(host, port, user_timeout_ms, loopback_congestion=None, "
-         "completions=...)\n--\n\n"
-         "Start to connect to a numeric host; see connecting."},
-        {"fileno", connection_fileno, METH_NOARGS,
-         "The descriptor to watch; -1 once closed or let go."},
-        {"interest", connection_interest, METH_NOARGS,
-         "What to wait for: 1 read, 2 write, 4 completions, a sum of them, 0 nothing."},
-        {"local", connection_local, METH_NOARGS, "The local host and port."},
-        {"peer", connection_peer, METH_NOARGS, "The peer's host and port."},
-        {"send", connection_send, METH_O,
-         "Queue a message, send what the socket takes now, and return its bytes on "
-         "the wire. The frames stay referenced until they are sent."},
-        {"queued_bytes", connection_queued_bytes, METH_NOARGS,
-         "Bytes that wait in the send queue."},
-        {"receive", connection_receive, METH_NOARGS,
-         "The next message as a list of frames, or None when it has not arrived "
-         "whole."},
-        {"on_readable", connection_on_readable, METH_NOARGS,
-         "Read what is there. True: call receive again."},
-        {"on_writable", connection_on_writable, METH_NOARGS,
-         "Finish connecting, or send from the queue."},
-        {"meet", connection_meet, METH_VARARGS,
-         "meet(meetings, own_nonce, peer_path, peer_nonce, /)\n--\n\n"
-         "Expect the peer at meetings, and go to its path when there is something "
-         "large to send."},
-        {"let_go", connection_let_go, METH_NOARGS,
-         "Close the descriptor of a connection that has ended and that no loop watches "
-         "any more. Whole messages can still be received."},
-        {"close", connection_close, METH_NOARGS,
-         "Close at once and release every frame. From another thread, or inside "
-         "another call, it happens when that call ends."},
-        {NULL, NULL, 0, NULL},
-    };
-    static PyGetSetDef properties[] = {
-        {"connecting", connection_get_connecting, NULL,
-         "True until the outcome of connect is known.", NULL},
-        {"open", connection_get_open, NULL,
-         "False once closed here, closed by the peer, or failed.", NULL},
-        {"received_bytes", connection_get_received_bytes, NULL,
-         "Bytes of the frames that receive returned last.", NULL},
-        {"offload_bytes", connection_get_offload_bytes, connection_set_offload_bytes,
-         "From how many bytes on work on messages leaves the loop's thread; 0 for "
-         "never. Stored for whoever does that work.",
-         NULL},
-        {NULL, NULL, NULL, NULL, NULL},
-    };
     static PyType_Slot slots[] = {
         {Py_tp_doc, "Whole messages in both directions over one TCP stream. No call "
                     "blocks."},

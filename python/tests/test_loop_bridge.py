@@ -284,10 +284,12 @@ async def sending():
 
 def test_a_loop_closed_with_a_transfer_under_way():
     """Nothing of it is left but what the user holds."""
+    gc.collect()  # loops of other tests, which have threads of their own
+    before = threads_of_process()
     loop = asyncio.new_event_loop()
     comm, peer, array = loop.run_until_complete(sending())
     bridge, closed = weakref.ref(bridge_of(loop)), weakref.ref(loop)
-    assert threads_of_process() > 0
+    assert threads_of_process() > before
     loop.close()
     comm.abort()
     assert not stats()["budget"]["queued"]
@@ -297,7 +299,7 @@ def test_a_loop_closed_with_a_transfer_under_way():
     gc.collect()
     assert bridge() is None
     assert closed() is None
-    assert threads_of_process() == 0
+    assert threads_of_process() <= before
 
 
 def test_a_comm_forgotten_after_its_loop_was_closed(caplog):

@@ -48,7 +48,7 @@ static bool go_announce(spw_connection *connection)
 {
     spw__connection_host *host = connection->host;
     if (connection->announcing.is_away)
-        return true;
+        return true; /* and what would be asked for below is a thread's */
     unsigned wants = spw__host_sender_interest(host->sender);
     bool is_over = spw__host_sender_way(host->sender) != SPW__HOST_MEETING &&
                    spw__host_sender_announced_bytes(host->sender) == 0;

@@ -346,7 +346,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     if (has_to_wait)
         status = go_on_away(connection, &why);
     if (connection->receiving.is_away)
-        return SPW_STATUS_AGAIN; /* from here on all of it is the thread's */
+        return SPW_STATUS_AGAIN; /* from here on all of it is a thread's */
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         spw__connection_fail_receiving(connection, &why);
     if (!spw__ready_queue_is_empty(ready)) {
@@ -357,7 +357,6 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
         spw__connection_stop_reading(connection);
         return spw__connection_tell_end(connection, error);
     }
-    connection->is_wanted = true;
     give_back_ahead(connection);
     return SPW_STATUS_AGAIN;
 }

@@ -8,11 +8,12 @@
 #include "platform/shared_memory.h"
 #include "platform/unix_socket.h"
 
-static uid_t user = (uid_t)-1;
-static int refused_reads, refused_memfds, refused_maps;
-static bool loses_descriptor;
-static _Atomic(void (*)(void *argument)) after_read; /* two may read at once */
-static void *after_read_argument;
+/* Set by a test, read by any thread. */
+static _Atomic uid_t user = (uid_t)-1;
+static _Atomic int refused_reads, refused_memfds, refused_maps;
+static _Atomic bool loses_descriptor;
+static void (*_Atomic after_read)(void *argument); /* once */
+static void *_Atomic after_read_argument;
 
 void host_fault_set_user(uid_t as)
 {

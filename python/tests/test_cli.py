@@ -260,10 +260,12 @@ def test_info_says_what_is_on():
     assert done.returncode == 0, done.stderr
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert said["spillway"] == said["libspillway"] == "0.1.0"
-    assert said["transport"] == "on"
+    assert said["transport"] == said["same_host"] == "on"
     assert {"distributed", "python", "system", "cores", "IPv6"} <= said.keys()
 
 
 def test_info_says_why_something_is_off():
     done = run(command=(*SPILLWAY, "info"), SPILLWAY_DISABLE="transport")
-    assert "off: SPILLWAY_DISABLE=transport" in done.stdout
+    said = done.stdout.splitlines()
+    for part in ("transport", "same_host"):
+        assert f"{part:<12} off: SPILLWAY_DISABLE=transport" in said

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import dask
 import distributed
 import pytest
 
@@ -90,6 +91,33 @@ def test_says_why_nothing_is_on():
     assert stats()["parts"]["transport"]["why_off"] == (
         "spillway.dask.disable() was called in this process"
     )
+
+
+def test_says_why_processes_of_one_host_use_sockets(monkeypatch):
+    def part():
+        return stats()["parts"]["same_host"]
+
+    assert part()["why_off"] == stats()["parts"]["transport"]["why_off"]
+    enable()
+    assert part() == {"on": True, "why_off": None}
+    disable()
+    assert not part()["on"]
+    monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
+    enable()
+    assert part() == {"on": False, "why_off": "SPILLWAY_DISABLE=same_host"}
+    assert stats()["parts"]["transport"]["on"]
+    disable()
+    monkeypatch.setenv("SPILLWAY_DISABLE", "transport,same_host")
+    enable()
+    assert part()["why_off"] == "SPILLWAY_DISABLE=transport"
+    disable()
+    monkeypatch.delenv("SPILLWAY_DISABLE")
+    with dask.config.set({"spillway.comm.threads": 0}):
+        enable()
+    assert part() == {"on": False, "why_off": "spillway.comm.threads is 0"}
+    disable()
+    enable()
+    assert part()["on"]
 
 
 def run_python(code):

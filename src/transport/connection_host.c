@@ -46,9 +46,9 @@ static spw__step_answer announce_step(spw__task *task);
  * Returns: false when there is none for that. */
 static bool go_announce(spw_connection *connection)
 {
+    spw__connection_host *host = connection->host;
     if (connection->announcing.is_away)
         return true; /* and what would be asked for below is a thread's */
-    spw__connection_host *host = connection->host;
     unsigned wants = spw__host_sender_interest(host->sender);
     bool is_over = spw__host_sender_way(host->sender) != SPW__HOST_MEETING &&
                    spw__host_sender_announced_bytes(host->sender) == 0;

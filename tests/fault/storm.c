@@ -1,5 +1,6 @@
 /* A storm: threads that each own connections send, receive, cut and drop them at
- * random, while the threads of one reactor move what is large. Every byte that arrives
+ * random, while the threads of one reactor move what is large, by the stream or, where
+ * both ends have met, from memory to memory. Every byte that arrives
  * is checked, and in the end everything that was not cut has arrived and all is given
  * back.
  *
@@ -19,7 +20,9 @@
 #include "counting_allocator.h"
 #include "io_fault.h"
 #include "spillway/listener.h"
+#include "private_place.h"
 #include "spillway/reactor.h"
+#include "spillway/same_host.h"
 
 enum {
     OWNERS = 3,
@@ -56,6 +59,8 @@ typedef struct owner {
     spw_reactor *reactor;
     spw_completions *completions;
     spw_listener *listener;
+    private_place place;
+    spw_meetings *meetings;
     pair pairs[PAIRS];
     uint64_t messages, bytes, cuts;
     time_t until;
@@ -99,6 +104,8 @@ static bool in_percent(owner *o, unsigned percent)
 
 /* ---- pairs ---- */
 
+static void meet(owner *o, const pair *p);
+
 static void open_pair(owner *o, pair *p)
 {
     static const uint64_t INLINE[] = {1, 16 * 1024, 0};
@@ -119,6 +126,25 @@ static void open_pair(owner *o, pair *p)
                          {.connection = server, .is_reading = true}}};
     spw_connection_set_user(client, &p->ends[0]);
     spw_connection_set_user(server, &p->ends[1]);
+    if (in_percent(o, 70))
+        meet(o, p);
+}
+
+/* Have both ends expect each other. */
+static void meet(owner *o, const pair *p)
+{
+    uint64_t nonces[2][SPW_NONCE_BYTES / sizeof(uint64_t)];
+    const char *path = spw_meetings_path(o->meetings);
+    for (int i = 0; i < 2; i++)
+        for (size_t j = 0; j < SPW_NONCE_BYTES / sizeof(uint64_t); j++)
+            nonces[i][j] = next_random(&o->random);
+    for (int i = 0; i < 2; i++) {
+        spw_status status = spw_connection_meet(p->ends[i].connection, o->meetings,
+                                                (const uint8_t *)nonces[i], path,
+                                                (const uint8_t *)nonces[!i], NULL);
+        if (status != SPW_STATUS_OK && spw_connection_is_open(p->ends[i].connection))
+            die("a connection cannot meet: %s", spw_status_name(status));
+    }
 }
 
 static void drop_pair(owner *o, pair *p)
@@ -295,12 +321,15 @@ static void serve(owner *o, end *e, const struct pollfd *watched)
 /* Returns: how many descriptors were ready. */
 static int turn(owner *o, int timeout_ms)
 {
-    struct pollfd watched[2 * PAIRS + 1];
+    struct pollfd watched[2 * PAIRS + 2];
     for (int i = 0; i < 2 * PAIRS; i++)
         watched[i] = watch(&o->pairs[i / 2].ends[i % 2]);
     watched[2 * PAIRS] =
         (struct pollfd){spw_completions_descriptor(o->completions), POLLIN, 0};
-    int ready = poll(watched, 2 * PAIRS + 1, timeout_ms);
+    watched[2 * PAIRS + 1] =
+        (struct pollfd){spw_meetings_descriptor(o->meetings), POLLIN, 0};
+    int ready = poll(watched, 2 * PAIRS + 2, timeout_ms);
+    must(spw_meetings_on_readable(o->meetings, NULL));
     spw_connection *back;
     while ((back = spw_completions_next(o->completions)) != NULL) {
         end *e = spw_connection_user(back);
@@ -336,6 +365,11 @@ static void *storm(void *argument)
     owner *o = argument;
     must(spw_completions_create(o->reactor, &o->completions, NULL));
     must(spw_listener_start(o->context, "127.0.0.1", 0, 16, &o->listener, NULL));
+    spw_meetings_options options = SPW_MEETINGS_OPTIONS_INIT;
+    options.parent = o->place.directory;
+    options.best = (spw_host_way)(o->number % 2 + 1); /* by address, or descriptor */
+    options.uses_descriptors = true;
+    must(spw_meetings_create(o->context, &options, &o->meetings, NULL));
     for (int i = 0; i < PAIRS; i++)
         open_pair(o, &o->pairs[i]);
     while (time(NULL) < o->until) {
@@ -355,6 +389,7 @@ static void *storm(void *argument)
     for (int i = 0; i < PAIRS; i++)
         drop_pair(o, &o->pairs[i]);
     spw_listener_free(o->listener);
+    spw_meetings_free(o->meetings);
     spw_completions_free(o->completions);
     return NULL;
 }
@@ -405,22 +440,31 @@ int main(int argc, char **argv)
                             .context = context,
                             .reactor = reactor,
                             .until = time(NULL) + (time_t)seconds};
+        private_place_open(&owners[i].place);
         if (pthread_create(&threads[i], NULL, storm, &owners[i]) != 0)
             die("no thread for an owner");
     }
     uint64_t messages = 0, bytes = 0, cuts = 0;
     for (unsigned i = 0; i < OWNERS; i++) {
         pthread_join(threads[i], NULL);
+        private_place_close(&owners[i].place);
         messages += owners[i].messages;
         bytes += owners[i].bytes;
         cuts += owners[i].cuts;
     }
     spw_reactor_free(reactor);
+    spw_figures figures;
+    spw_context_read_figures(context, &figures);
     spw_context_unref(context);
     check_nothing_left(&allocator, options.budget);
     spw_budget_free(options.budget);
-    printf("storm: %llu messages of %llu MB, %llu cuts; all that arrived was right\n",
+    if (figures.host_bytes_by_address == 0 || figures.host_bytes_by_descriptor == 0)
+        die("nothing went from memory to memory");
+    printf("storm: %llu messages of %llu MB, of which %llu by address and %llu by "
+           "descriptor, %llu cuts; all that arrived was right\n",
            (unsigned long long)messages, (unsigned long long)(bytes / 1000000),
+           (unsigned long long)(figures.host_bytes_by_address / 1000000),
+           (unsigned long long)(figures.host_bytes_by_descriptor / 1000000),
            (unsigned long long)cuts);
     return 0;
 }

@@ -42,8 +42,8 @@ void host_fault_lose_descriptor(void)
 
 void host_fault_after_read(void (*function)(void *argument), void *argument)
 {
-    after_read = function;
     after_read_argument = argument;
+    after_read = function;
 }
 
 #define PASS_ON(CALL, type, name, parameters, arguments)                               \

@@ -92,6 +92,39 @@ static void without_a_thread_a_task_stays_home(void **state)
     close_all(&f);
 }
 
+static void a_prepared_watch_needs_nothing_more(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    open_all(t, 2, &f);
+    assert_true(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    /* An event of it is for nobody yet, and comes again when it is armed. */
+    step_task_wake(&f.one);
+    t->allocator.fail_at = t->allocator.calls + 1;
+    io_fault_arm_call("poller_add", 1, 0);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    assert_int_equal(io_fault_calls_of("start_thread"), 0);
+    t->allocator.fail_at = 0;
+    close_all(&f);
+}
+
+static void what_cannot_be_prepared(void **state)
+{
+    static const char *const CALLS[] = {"start_thread", "poller_add"};
+    torture *t = *state;
+    for (size_t i = 0; i < COUNT_OF(CALLS); i++) {
+        fixture f;
+        open_all(t, 1, &f);
+        io_fault_arm_call(CALLS[i], 1, 0);
+        assert_false(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
+        assert_null(f.one.watch.reactor);
+        spw__watch_forget(&f.one.watch); /* nothing */
+        close_all(&f);
+    }
+}
+
 static void with_fewer_threads_than_wanted_it_goes_on(void **state)
 {
     torture *t = *state;
@@ -561,6 +594,8 @@ int main(void)
         SCENARIO(by_default_there_are_two_to_four),
         SCENARIO(too_many_threads_are_refused),
         SCENARIO(without_a_thread_a_task_stays_home),
+        SCENARIO(a_prepared_watch_needs_nothing_more),
+        SCENARIO(what_cannot_be_prepared),
         SCENARIO(with_fewer_threads_than_wanted_it_goes_on),
         SCENARIO(no_descriptor_no_reactor),
         SCENARIO(a_step_runs_when_the_descriptor_is_ready),

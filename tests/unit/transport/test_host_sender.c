@@ -11,6 +11,7 @@
 #include "host_pair.h"
 #include "io_fault.h"
 #include "payloads.h"
+#include "platform/peer_process.h"
 #include "platform/unix_socket.h"
 
 static const size_t SIZES[] = {20, 2000, 30, 3000};
@@ -324,6 +325,64 @@ static void a_forked_child_does_not_end_its_parents_link(void **state)
     close_raw(&at);
 }
 
+static void a_forked_child_wants_no_body_of_its_own_read(void **state)
+{
+    torture *t = *state;
+    raw_receiver at;
+    int status;
+    spw_payload *large = make(t, SIZES, COUNT);
+    open_raw(t, &at);
+    say_way(&at, 1, SPW__HOST_BY_ADDRESS, 0, 0);
+    assert_ok(spw__host_sender_drive(at.pair.sender, NULL));
+    assert_true(spw__host_sender_wants(at.pair.sender, large));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(spw__host_sender_wants(at.pair.sender, large));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    spw_payload_free(large);
+    close_raw(&at);
+}
+
+static void who_talks_to_itself_keeps_its_permission_for_others(void **state)
+{
+    torture *t = *state;
+    raw_receiver at;
+    open_raw(t, &at); /* whose receiver is this process too */
+    assert_int_equal(spw__peer_process_allow(getppid()), 0);
+    spw__peer_process_disallow(getppid());
+    close_raw(&at);
+}
+
+static void what_it_gave_up_by_itself(void **state)
+{
+    static const struct {
+        uint32_t way; /* as the receiver says; 0: nonsense */
+        bool has_given_up;
+    } CASES[] = {{SPW__HOST_BY_ADDRESS, false},
+                 {SPW__HOST_BY_DESCRIPTOR, false},
+                 {SPW__HOST_BY_STREAM, false},
+                 {0, true}};
+    torture *t = *state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        raw_receiver at;
+        open_raw(t, &at);
+        assert_false(spw__host_sender_has_given_up(at.pair.sender));
+        say_way(&at, 1, CASES[i].way, 0, 0);
+        assert_ok(spw__host_sender_drive(at.pair.sender, NULL));
+        assert_int_equal(spw__host_sender_has_given_up(at.pair.sender),
+                         CASES[i].has_given_up);
+        /* That the peer goes is nothing that was given up. */
+        spw__unix_socket_shutdown(at.raw, spw__unix_socket_owner());
+        assert_ok(spw__host_sender_drive(at.pair.sender, NULL));
+        assert_int_equal(spw__host_sender_has_given_up(at.pair.sender),
+                         CASES[i].has_given_up);
+        close_raw(&at);
+    }
+}
+
 static void a_message_that_is_not_announced_leaves_nothing(void **state)
 {
     torture *t = *state;
@@ -409,6 +468,9 @@ int main(void)
         TEST_AT(an_end_is_an_error_only_with_something_announced),
         TEST_AT(a_shutdown_is_seen_before_anything_is_let_go_of),
         TEST_AT(a_forked_child_does_not_end_its_parents_link),
+        TEST_AT(a_forked_child_wants_no_body_of_its_own_read),
+        TEST_AT(who_talks_to_itself_keeps_its_permission_for_others),
+        TEST_AT(what_it_gave_up_by_itself),
         TEST_AT(a_message_that_is_not_announced_leaves_nothing),
         TEST_AT(packets_by_chance),
     };

@@ -44,6 +44,8 @@ static bool go(spw_connection *connection, direction *way)
 {
     spw__watch *watch = &connection->watch;
     bool is_sending = way == &connection->sending;
+    if (!is_sending)
+        spw__connection_stop_saying(connection);
     return spw__connection_go_by(
         connection, way, watch, is_sending ? &watch->writing : &watch->reading,
         connection->stream.descriptor, is_sending ? SPW__STEP_WRITE : SPW__STEP_READ);

@@ -191,8 +191,9 @@ static spw__step_answer aside_step(spw__task *task)
 void spw__connection_say_rest(spw_connection *connection)
 {
     spw__connection_host *host = connection->host;
-    if (connection->phase != CONNECTION_OPEN || host == NULL ||
-        host->receiver == NULL || host->is_saying || !has_to_say(host))
+    /* A thread that has receiving may fetch, and so say it: no other may meanwhile. */
+    if (connection->phase != CONNECTION_OPEN || connection->receiving.is_away ||
+        host == NULL || host->receiver == NULL || host->is_saying || !has_to_say(host))
         return;
     /* Where no thread can, it is said when there is more to say. */
     host->is_saying = spw__task_arm(connection->completions, &host->receiver_watch,
@@ -200,11 +201,10 @@ void spw__connection_say_rest(spw_connection *connection)
                                     &host->receiver_watch.writing, SPW__STEP_WRITE);
 }
 
-/* The receiver is wanted by who has receiving. */
-static void stop_saying(spw_connection *connection)
+void spw__connection_stop_saying(spw_connection *connection)
 {
     spw__connection_host *host = connection->host;
-    if (!host->is_saying)
+    if (host == NULL || !host->is_saying)
         return;
     host->is_saying = false;
     if (!spw__task_recall(&host->receiver_watch, &host->receiver_watch.writing))
@@ -249,7 +249,7 @@ static spw_status tell_stranger(const spw_connection *connection, spw_error *err
 spw_status spw__connection_go_fetch(spw_connection *connection, spw_error *error)
 {
     spw__connection_host *host = connection->host;
-    stop_saying(connection);
+    spw__connection_stop_saying(connection);
     if (host->receiver == NULL)
         return tell_stranger(connection, error);
     if (spw__connection_go_by(connection, &connection->receiving, &host->receiver_watch,
@@ -267,7 +267,7 @@ bool spw__connection_may_fetch(spw_connection *connection)
     const spw__connection_host *host = connection->host;
     if (connection->receiving.is_away)
         return true;
-    stop_saying(connection);
+    spw__connection_stop_saying(connection);
     return host->receiver != NULL &&
            spw__host_receiver_way(host->receiver) == SPW__HOST_BY_ADDRESS &&
            spw__message_reader_missing(connection->reader) <= INLINE_BYTES;
@@ -420,7 +420,7 @@ void spw__connection_end_host(spw_connection *connection)
     spw__connection_call_home(connection, &connection->announcing);
     if (connection->host == NULL)
         return;
-    stop_saying(connection);
+    spw__connection_stop_saying(connection);
     spw__meetings_remove(connection);
     /* Before anything that was announced is let go of. */
     if (connection->host->sender != NULL)

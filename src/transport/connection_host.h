@@ -64,6 +64,9 @@ spw__step_answer spw__connection_receive_next(const spw_connection *connection);
 
 /* Receiving is home: have a thread say what could not be said to the peer yet. */
 void spw__connection_say_rest(spw_connection *connection);
+/* Whoever has receiving may want the link to the receiver: what says the rest of what
+ * is to be said there comes home. Does nothing where nothing does. */
+void spw__connection_stop_saying(spw_connection *connection);
 
 /* The parts of the connection's own: of its end, before the stream is shut; of reap; of
  * let_go; of free. */

@@ -316,6 +316,18 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
     return SPW__STEP_DONE;
 }
 
+/* Bring what does not come in the stream as far as that is for the owner's thread.
+ * Errors: as fetch_once. */
+static spw_status fetch_here(spw_connection *connection, spw_error *error)
+{
+    spw_status status = SPW_STATUS_OK;
+    while (status == SPW_STATUS_OK && spw__ready_queue_is_empty(&connection->ready) &&
+           spw__connection_is_remote(connection) &&
+           spw__connection_may_fetch(connection))
+        status = fetch_once(connection, error);
+    return status;
+}
+
 spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_payload,
                                   spw_error *error)
 {
@@ -327,18 +339,18 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     spw__connection_receiving_arrived(connection);
     if (spw__ready_queue_is_empty(ready) && has_to_parse(connection))
         status = parse(connection, &why);
-    while (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
-           spw__connection_is_remote(connection) &&
-           spw__connection_may_fetch(connection))
-        status = fetch_once(connection, &why);
-    spw__connection_say_rest(connection);
+    if (status == SPW_STATUS_OK)
+        status = fetch_here(connection, &why);
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&
         !spw__connection_is_remote(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
+        if (status == SPW_STATUS_OK)
+            status = fetch_here(connection, &why);
     }
+    spw__connection_say_rest(connection);
     bool has_to_wait = spw__ready_queue_is_empty(ready) &&
                        connection->phase == CONNECTION_OPEN &&
                        (status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN);

@@ -308,7 +308,7 @@ end:
 
 static void a_receipt_waits_for_room_as_long_as_it_takes(void **state)
 {
-    enum { MESSAGES = 2000 };
+    enum { MESSAGES = 1000 };
     static char body[262144];
     torture *t = *state;
     host_peer peer;
@@ -873,7 +873,7 @@ static void data_between_two_processes_by_stream(void **state)
  * have been taken. */
 static void play_stops(torture *t, host_side *side)
 {
-    enum { MESSAGES = 2000 };
+    enum { MESSAGES = 1000 };
     static char body[262144];
     host_side_meet(t, side, false);
     for (unsigned i = 0; i < MESSAGES; i++) {

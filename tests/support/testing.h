@@ -19,9 +19,10 @@
                      spw_status_name(status_));                                        \
     } while (0)
 
-/* ThreadSanitizer cannot start threads in a process forked from one that had several.
- */
-#ifdef __SANITIZE_THREAD__
+/* A process forked from one that had several threads: under ThreadSanitizer it cannot
+ * start any, and AddressSanitizer's allocator may be locked there for ever by one of
+ * the parent's. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { CHILD_MAY_START_THREADS = 0 };
 #else
 enum { CHILD_MAY_START_THREADS = 1 };

@@ -36,7 +36,10 @@ static int open_descriptors(spw_reactor *reactor)
     reactor->stop_sign = spw__sign_open();
     if (reactor->stop_sign < 0)
         return reactor->stop_sign;
-    return spw__poller_add_sign(reactor->poller, reactor->stop_sign, STOP_TAG);
+    int answer = spw__poller_add_sign(reactor->poller, reactor->stop_sign, STOP_TAG);
+    if (answer < 0)
+        return answer;
+    return spw__line_open(reactor);
 }
 
 spw_status spw_reactor_create(spw_context *context, unsigned threads,
@@ -56,6 +59,7 @@ spw_status spw_reactor_create(spw_context *context, unsigned threads,
                              .threads_wanted = threads ? threads : threads_by_cores(),
                              .poller = -1,
                              .stop_sign = -1,
+                             .line_sign = -1,
                              .free_slot = NO_SLOT};
     (void)pthread_mutex_init(&reactor->lock, NULL); /* these need no memory on Linux */
     (void)pthread_cond_init(&reactor->step_ended, NULL);
@@ -97,6 +101,8 @@ void spw_reactor_free(spw_reactor *reactor)
         spw__poller_close(reactor->poller);
     if (reactor->stop_sign >= 0)
         spw__poller_close(reactor->stop_sign);
+    if (reactor->line_sign >= 0)
+        spw__poller_close(reactor->line_sign);
     spw__release(context, reactor->slots, reactor->slot_capacity * sizeof(watch_slot),
                  sizeof(void *));
     spw__release(context, reactor, sizeof *reactor, _Alignof(spw_reactor));
@@ -196,17 +202,41 @@ static spw__task *pick(spw__watch *watch, unsigned ready)
     return is_due(&watch->writing, ready) ? &watch->writing : NULL;
 }
 
-/* Run the step of a task that an event is for; the watch's other task can be run by
- * another thread meanwhile. */
-static void serve(spw_reactor *reactor, const spw__poller_event *event)
+static void send_line_home(spw_reactor *reactor)
 {
+    while (reactor->line_first != NULL) {
+        spw__task *task = reactor->line_first;
+        spw__line_remove(reactor, task);
+        finish(task);
+    }
+}
+
+/* What is to be run because of an event; the watch's other task can be run by another
+ * thread meanwhile. Returns: a task, or NULL. */
+static spw__task *take(spw_reactor *reactor, const spw__poller_event *event)
+{
+    spw__task *task;
+    if (event->tag == SPW__LINE_TAG) {
+        if (spw__line_take(reactor, &task) < 0)
+            send_line_home(reactor);
+        if (task != NULL)
+            task->state = SPW__TASK_RUNNING;
+        return task;
+    }
     spw__watch *watch = watch_of(reactor, event->tag);
     if (watch == NULL)
-        return;
-    spw__task *task = pick(watch, event->ready);
+        return NULL;
+    task = pick(watch, event->ready);
     if (task != NULL)
         task->state = SPW__TASK_RUNNING;
     wait_again(reactor, watch);
+    return task;
+}
+
+/* Run the step of a task that an event is for. */
+static void serve(spw_reactor *reactor, const spw__poller_event *event)
+{
+    spw__task *task = take(reactor, event);
     if (task == NULL)
         return;
     spw__reactor_unlock(reactor);
@@ -218,10 +248,13 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
         /* An owner that waits would find it running again if there were another event
          * before it gets the lock. */
         task->state = SPW__TASK_HOME;
+    } else if (answer == SPW__STEP_NOW) {
+        if (spw__line_add(reactor, task) < 0)
+            finish(task);
     } else {
         task->state = SPW__TASK_ARMED;
         task->wants = (unsigned)answer;
-        wait_again(reactor, watch);
+        wait_again(reactor, task->watch);
     }
     if (spw__task_is_recalled(task))
         (void)pthread_cond_broadcast(&reactor->step_ended);
@@ -303,9 +336,12 @@ static int send_away(spw_reactor *reactor, spw__watch *watch, spw__task *task,
     *ret_is_done = false;
     if (reactor->thread_count == 0)
         return answer;
-    if (task != NULL)
+    bool is_now = task != NULL && task->wants == SPW__STEP_NOW;
+    if (task != NULL && !is_now)
         task->state = SPW__TASK_ARMED;
-    int watched = watch_for(reactor, watch);
+    int watched = is_now && watch->reactor != NULL ? 0 : watch_for(reactor, watch);
+    if (is_now && watched >= 0)
+        watched = spw__line_add(reactor, task);
     *ret_is_done = watched >= 0;
     if (task != NULL && watched < 0)
         task->state = SPW__TASK_HOME;
@@ -332,8 +368,10 @@ static bool arm(spw_reactor *reactor, spw__watch *watch, int descriptor,
         return false;
     spw__reactor_lock(reactor);
     watch->descriptor = descriptor;
-    if (task != NULL)
+    if (task != NULL) {
+        task->watch = watch;
         task->wants = wants;
+    }
     bool is_done;
     int answer = send_away(reactor, watch, task, &is_done);
     bool is_news = answer < 0 && !reactor->has_complained;
@@ -377,6 +415,8 @@ bool spw__task_recall(spw__watch *watch, spw__task *task)
     atomic_store_explicit(&task->is_recalled, false, memory_order_relaxed);
     if (task->state == SPW__TASK_DONE && task->completions != NULL)
         spw__completions_remove(task);
+    if (task->state == SPW__TASK_IN_LINE)
+        spw__line_remove(reactor, task);
     task->state = SPW__TASK_HOME;
     spw__reactor_unlock(reactor);
     return true;

@@ -1,5 +1,5 @@
-/* The inside of the reactor, shared by reactor.c (threads and tasks) and completions.c
- * (the way home). */
+/* The inside of the reactor, shared by reactor.c (threads and tasks), line.c (tasks
+ * that wait for nothing but a thread) and completions.c (the way home). */
 #ifndef SPW_REACTOR_REACTOR_STATE_H
 #define SPW_REACTOR_REACTOR_STATE_H
 
@@ -16,7 +16,8 @@ typedef struct watch_slot {
 } watch_slot;
 
 /* Invariants: a task that is not HOME belongs to a watch that is in a slot; a watch's
- * descriptor is armed in the poller for what its ARMED tasks want, or for more. The
+ * descriptor is armed in the poller for what its ARMED tasks want, or for more; tasks
+ * that are IN_LINE are on the line, and while there is one, line_sign is armed. The
  * lock is held for a few instructions and the system calls that arm a descriptor or
  * raise a sign, never during a step. */
 struct spw_reactor {
@@ -24,11 +25,13 @@ struct spw_reactor {
     uint32_t fork_count;  /* of the process that made it */
     unsigned threads_wanted;
     int poller, stop_sign;
+    int line_sign; /* raised for good: to arm it is to call one thread */
     pthread_mutex_t lock;
     pthread_cond_t step_ended; /* of a task that is being recalled */
     /* All below: guarded by lock. */
     bool is_stopping;
     bool has_complained; /* that something stays with its owner */
+    spw__task *line_first, *line_last;
     unsigned thread_count;
     pthread_t threads[SPW_REACTOR_THREADS_MAX];
     watch_slot *slots;
@@ -57,5 +60,19 @@ static inline void spw__reactor_unlock(spw_reactor *reactor)
 /* Put a task that is done on its list, or take it off. With the lock held. */
 void spw__completions_add(spw__task *task);
 void spw__completions_remove(spw__task *task);
+
+/* What an event of the line is tagged with. */
+#define SPW__LINE_TAG (UINT64_MAX - 1)
+
+/* Of a reactor that has its poller. Returns: 0, or a negative errno. */
+int spw__line_open(spw_reactor *reactor);
+/* All below: with the lock held. */
+/* Put a task at the end of the line, and call a thread for it. Returns: 0, or a
+ * negative errno, and then it is as before. */
+int spw__line_add(spw_reactor *reactor, spw__task *task);
+void spw__line_remove(spw_reactor *reactor, spw__task *task);
+/* Tell a thread that was called what to run: a task, off the line, or NULL. Returns: 0,
+ * or the negative errno for which no thread comes for those behind it. */
+int spw__line_take(spw_reactor *reactor, spw__task **ret_task);
 
 #endif

@@ -27,12 +27,14 @@ typedef enum spw__step_answer {
     SPW__STEP_DONE = 0, /* to come back */
     SPW__STEP_READ = SPW__READY_READ,
     SPW__STEP_WRITE = SPW__READY_WRITE,
-    SPW__STEP_NOBODY = 4 /* to be home, with nobody to tell */
+    SPW__STEP_NOBODY = 4, /* to be home, with nobody to tell */
+    SPW__STEP_NOW = 8     /* to run again as soon as a thread is free */
 } spw__step_answer;
 
 typedef enum spw__task_state {
     SPW__TASK_HOME,    /* with its owner */
     SPW__TASK_ARMED,   /* waiting for the descriptor */
+    SPW__TASK_IN_LINE, /* waiting for nothing but a thread */
     SPW__TASK_RUNNING, /* in its step */
     SPW__TASK_DONE     /* among the completions, or apart */
 } spw__task_state;
@@ -44,10 +46,11 @@ struct spw__task {
     _Atomic bool is_recalled;
     /* All below: guarded by the reactor's lock. */
     spw__task_state state;
+    spw__watch *watch;            /* it was last sent away by */
     unsigned wants;               /* SPW__READY_..., while ARMED */
     spw_completions *completions; /* where it comes back; NULL: it is armed apart */
     int sign;                     /* apart: raised when it is done; -1: none */
-    spw__task *next, *previous;   /* there */
+    spw__task *next, *previous;   /* there, or on the line */
 };
 
 /* All zero before the first arm. */
@@ -59,7 +62,8 @@ struct spw__watch {
 };
 
 /* Send a task of a watch away, to run its step as soon as the descriptor is ready for
- * wants. From its return on the task may be running or done.
+ * wants, or, if that is SPW__STEP_NOW, as soon as a thread is free, whatever becomes of
+ * the descriptor. From its return on the task may be running or done.
  * Returns: false when it stays with its owner: there is no memory, no thread or no
  * watch to be had, or the reactor is a parent process's. */
 bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,

@@ -219,7 +219,7 @@ static bool start_half(void *self, void (*work)(void *argument), void *argument)
     host->half_argument = argument;
     return spw__task_arm(connection->completions, &host->receiver_watch,
                          spw__host_receiver_descriptor(host->receiver),
-                         &host->receiver_watch.writing, SPW__STEP_WRITE);
+                         &host->receiver_watch.writing, SPW__STEP_NOW);
 }
 
 /* If no thread has come for it, it is done here. */
@@ -255,7 +255,7 @@ spw_status spw__connection_go_fetch(spw_connection *connection, spw_error *error
     if (spw__connection_go_by(connection, &connection->receiving, &host->receiver_watch,
                               &host->receiver_watch.reading,
                               spw__host_receiver_descriptor(host->receiver),
-                              SPW__STEP_WRITE))
+                              SPW__STEP_NOW))
         return SPW_STATUS_OK;
     return spw__error_set(error, SPW_STATUS_IO, 0,
                           "no thread can bring a body from the memory of %s",
@@ -319,7 +319,7 @@ spw__step_answer spw__connection_receive_next(const spw_connection *connection)
         return SPW__STEP_DONE;
     unsigned interest = spw__host_receiver_interest(host->receiver);
     bool is_waiting = (interest & SPW__HOST_READ) != 0;
-    return is_waiting ? (spw__step_answer)interest : SPW__STEP_WRITE;
+    return is_waiting ? (spw__step_answer)interest : SPW__STEP_NOW;
 }
 
 /* What will be needed to fetch is there before the peer hears that it may announce.

@@ -11,9 +11,9 @@
 #include "platform/unix_socket.h"
 #include "transport/host_receiver_state.h"
 
-/* The sender hears of what was taken when a message has come whole, and within one
- * after so much: each time wakes it up. Less than the sender's window
- * (host_sender_give.c). */
+/* The sender hears of what was taken when a message has come whole: it wakes it up, and
+ * before that it lets go of nothing. But what comes by descriptor is there twice until
+ * it hears, so then also after so much: less than its window (host_sender_give.c). */
 static const uint64_t TELL_BYTES = (uint64_t)32 << 20;
 /* A smaller half is read by the time the second thread has woken up, or, on a machine
  * that is busy after all, long before (docs/decisions/0008-same-host.md). */
@@ -61,7 +61,8 @@ static void count(spw__host_receiver *receiver, const spw__remote_range *range,
                   size_t size, spw__host_way way)
 {
     receiver->bytes[way] += size;
-    receiver->untold_bytes += size;
+    if (way == SPW__HOST_BY_DESCRIPTOR)
+        receiver->untold_bytes += size;
     if (size < range->size)
         return;
     spw__host_receiver_drop_memfd(receiver);

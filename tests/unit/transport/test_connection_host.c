@@ -24,6 +24,9 @@ static const size_t MIXED[] = {100, 262144, 0, 5000, 262145, 262147, 70000};
 static const size_t SMALL[] = {120, 0, 100};
 /* More than one thread reads by itself, and no multiple of a page. */
 static const size_t TWO_HALVES[] = {10, (9 << 20) + 12345, 20};
+/* For more messages than there is room for receipts, and a thread brings each. */
+static const size_t STOPPED[] = {(3 << 20) + 1, 10};
+enum { STOPPED_MESSAGES = 40 };
 /* More than one turn, and than the owner's thread would bring. */
 enum { MANY_BYTES = 70 << 20 };
 
@@ -326,6 +329,23 @@ static void a_receipt_waits_for_room_as_long_as_it_takes(void **state)
         spw_payload_free(message);
     }
     host_side_tell(&peer.side); /* it goes on, and ends once all is taken */
+    host_side_await(&peer.side);
+    host_peer_end(&peer);
+}
+
+/* Neither do bodies that a thread brings wait until there is room for receipts. */
+static void a_stopped_sender_is_read_to_the_end(void **state)
+{
+    torture *t = *state;
+    host_peer peer;
+    host_peer_start(t, "stops large", NULL, 2, &peer);
+    host_side_meet(t, &peer.side, true);
+    for (unsigned i = 0; i < STOPPED_MESSAGES; i++)
+        assert_ok(loopback_receive_made(t, peer.side.connection, NULL, STOPPED,
+                                        COUNT_OF(STOPPED), i));
+    spw_figures figures = torture_figures(t);
+    assert_true(figures.host_bytes_by_address >= STOPPED_MESSAGES * STOPPED[0]);
+    host_side_tell(&peer.side);
     host_side_await(&peer.side);
     host_peer_end(&peer);
 }
@@ -899,6 +919,23 @@ static void play_stops(torture *t, host_side *side)
     host_side_tell(side);
 }
 
+/* The same, each of more than the owner's thread brings. */
+static void play_stops_large(torture *t, host_side *side)
+{
+    host_side_meet(t, side, false);
+    for (unsigned i = 0; i < STOPPED_MESSAGES; i++) {
+        assert_ok(
+            loopback_send_made(t, side->connection, STOPPED, COUNT_OF(STOPPED), i));
+        spw__connection_call_home(side->connection, &side->connection->announcing);
+    }
+    assert_int_equal(torture_figures(t).host_bytes_sent, STOPPED_MESSAGES * STOPPED[0]);
+    host_side_await(side);
+    spw_connection_reap(side->connection);
+    assert_ok(loopback_settle(side->connection, NULL, NULL));
+    assert_int_equal(spw_connection_queued_bytes(side->connection), 0);
+    host_side_tell(side);
+}
+
 /* Announce something, and wait to be killed. */
 static void play_victim(torture *t, host_side *side)
 {
@@ -978,6 +1015,7 @@ int main(int argc, char **argv)
 {
     static const host_role ROLES[] = {{"echo", play_echo},
                                       {"stops", play_stops},
+                                      {"stops large", play_stops_large},
                                       {"victim", play_victim},
                                       {"deaf", play_deaf}};
     const struct CMUnitTest tests[] = {
@@ -990,6 +1028,7 @@ int main(int argc, char **argv)
         SCENARIO(who_announced_hears_that_all_is_taken),
         SCENARIO(a_receipt_that_found_no_room_is_said_later),
         SCENARIO(a_receipt_waits_for_room_as_long_as_it_takes),
+        SCENARIO(a_stopped_sender_is_read_to_the_end),
         SCENARIO(reading_is_refused_when_they_meet),
         SCENARIO(reading_is_refused_later_on),
         SCENARIO(memfds_are_refused_as_well),

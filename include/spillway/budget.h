@@ -21,8 +21,10 @@ typedef enum spw_charge {
 typedef struct spw_budget_figures {
     uint64_t limit_bytes; /* 0: no limit */
     uint64_t used_bytes[SPW_CHARGE_COUNT];
-    uint64_t peak_bytes; /* highest sum of the accounts */
-    uint64_t refusals;   /* charges refused because of the limit */
+    uint64_t peak_bytes;            /* highest sum of the accounts */
+    uint64_t refusals;              /* charges refused because of the limit */
+    uint64_t in_flight_limit_bytes; /* 0: no limit */
+    uint64_t held_back;             /* messages that waited because of that limit */
 } spw_budget_figures;
 
 /* Make a budget of limit_bytes (0: unlimited, only counted).
@@ -40,6 +42,12 @@ SPW_EXPORT void spw_budget_free(spw_budget *budget);
 SPW_EXPORT SPW_NODISCARD spw_status spw_budget_charge(spw_budget *budget,
                                                       spw_charge charge, uint64_t bytes,
                                                       spw_error *error);
+/* Let large messages of so many bytes together arrive at once (0: unlimited, as at
+ * first), whatever the number of peers. One that would be more waits, unread, so that
+ * its sender does; not if it is alone, not for ever (10 s), and not while nothing of
+ * what is arriving moves (2 s): a peer that has stopped does not stop the others. It
+ * holds for connections that have a reactor. Thread: any. */
+SPW_EXPORT void spw_budget_limit_in_flight(spw_budget *budget, uint64_t bytes);
 /* Move an earlier charge to another account; never refused. Thread: any. */
 SPW_EXPORT void spw_budget_move(spw_budget *budget, spw_charge from, spw_charge to,
                                 uint64_t bytes);

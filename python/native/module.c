@@ -122,6 +122,9 @@ PyMODINIT_FUNC PyInit__native(void)
          "Decompress the shards of one buffer side by side into one aligned Buffer."},
         {"figures", native_figures, METH_NOARGS,
          "What this process moved and holds, in counts and bytes."},
+        {"limit_in_flight", native_limit_in_flight, METH_O,
+         "limit_in_flight(bytes, /)\n--\n\n"
+         "Let large messages of so many bytes arrive at once; 0 for no limit."},
         {"limit_resident", native_limit_resident, METH_O,
          "limit_resident(bytes, /)\n--\n\n"
          "Cache no memory while the process uses more than that; 0 for no limit."},

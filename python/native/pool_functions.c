@@ -1,4 +1,4 @@
-/* The pool from Python. */
+/* The pool and the budget from Python. */
 #include "pool_functions.h"
 
 #include "integer_arguments.h"
@@ -18,6 +18,16 @@ PyObject *native_trim(PyObject *module, PyObject *args)
     if (next_due_ms == SPW_TRIM_NEVER)
         Py_RETURN_NONE;
     return PyLong_FromUnsignedLongLong(next_due_ms);
+}
+
+PyObject *native_limit_in_flight(PyObject *module, PyObject *value)
+{
+    module_state *state = PyModule_GetState(module);
+    uint64_t bytes;
+    if (!bytes_argument(value, &bytes))
+        return NULL;
+    spw_budget_limit_in_flight(state->budget, bytes);
+    Py_RETURN_NONE;
 }
 
 PyObject *native_limit_resident(PyObject *module, PyObject *value)

@@ -142,7 +142,17 @@ def figures() -> dict[str, Any]:
     buffer's memory was that of an earlier one, and how often it was new), same_host
     as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
     "by_stream"} (the last three in received bytes), budget as {"held", "queued",
-    "in_flight", "pooled", "peak", "limit", "refusals"} in bytes."""
+    "in_flight", "pooled", "peak", "limit", "refusals", "in_flight_limit",
+    "held_back"} in bytes, refusals and held_back in counts."""
+
+def limit_in_flight(bytes: int, /) -> None:
+    """Let large messages of so many bytes together arrive at once; 0 for no limit.
+
+    Raises
+    ------
+    ValueError
+        When it is negative or more than 2**63 - 1.
+    """
 
 def limit_resident(bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not

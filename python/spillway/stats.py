@@ -8,7 +8,17 @@ from spillway import in_force, offload_counts
 
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed", "tuned")
-_BUDGET = ("held", "queued", "in_flight", "pooled", "peak", "limit", "refusals")
+_BUDGET = (
+    "held",
+    "queued",
+    "in_flight",
+    "pooled",
+    "peak",
+    "limit",
+    "refusals",
+    "in_flight_limit",
+    "held_back",
+)
 _SAME_HOST = (
     "meetings",
     "refusals",

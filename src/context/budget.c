@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "context/admission.h"
 #include "context/error.h"
 #include "context/reclaim.h"
 
@@ -22,7 +23,15 @@ struct spw_budget {
     _Atomic uint64_t peak_bytes;
     _Atomic uint64_t refusals;
     _Atomic uint64_t used_bytes[SPW_CHARGE_COUNT];
+    _Atomic uint64_t in_flight_limit_bytes; /* 0: none */
+    _Atomic uint64_t admitted_bytes, held_back;
+    _Atomic uint64_t moved_ms; /* when something admitted last moved, by the clock */
 };
+
+/* What is arriving and does not move for so long holds nobody back. */
+static const uint64_t STUCK_MS = 2000;
+/* Nobody waits longer to be let in. */
+static const uint64_t ADMIT_ANYWAY_MS = 10000;
 
 spw_status spw_budget_create(uint64_t limit_bytes, spw_budget **ret_budget,
                              spw_error *error)
@@ -133,12 +142,57 @@ void spw_budget_release(spw_budget *budget, spw_charge charge, uint64_t bytes)
     atomic_fetch_sub_explicit(&budget->total_bytes, bytes, memory_order_relaxed);
 }
 
+void spw_budget_limit_in_flight(spw_budget *budget, uint64_t bytes)
+{
+    atomic_store(&budget->in_flight_limit_bytes, bytes);
+}
+
+/* Whether a message that has waited so long is not to wait any more. */
+static bool is_overdue(const spw_budget *budget, uint64_t now_ms, uint64_t waited_ms)
+{
+    uint64_t moved_ms = atomic_load(&budget->moved_ms);
+    return waited_ms >= ADMIT_ANYWAY_MS ||
+           (waited_ms >= STUCK_MS && now_ms >= moved_ms &&
+            now_ms - moved_ms >= STUCK_MS);
+}
+
+bool spw__budget_admit(spw_budget *budget, uint64_t bytes, uint64_t now_ms,
+                       uint64_t waited_ms)
+{
+    uint64_t limit = atomic_load(&budget->in_flight_limit_bytes);
+    bool is_free = limit == 0 || is_overdue(budget, now_ms, waited_ms);
+    uint64_t admitted = atomic_load(&budget->admitted_bytes);
+    do {
+        bool fits = admitted == 0 || (bytes <= limit && admitted <= limit - bytes);
+        if (!is_free && !fits) {
+            if (waited_ms == 0)
+                atomic_fetch_add(&budget->held_back, 1);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&budget->admitted_bytes, &admitted,
+                                           admitted + bytes));
+    spw__budget_moved(budget, now_ms);
+    return true;
+}
+
+void spw__budget_leave(spw_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub(&budget->admitted_bytes, bytes);
+}
+
+void spw__budget_moved(spw_budget *budget, uint64_t now_ms)
+{
+    atomic_store_explicit(&budget->moved_ms, now_ms, memory_order_relaxed);
+}
+
 void spw_budget_read(const spw_budget *budget, spw_budget_figures *ret_figures)
 {
     *ret_figures = (spw_budget_figures){
         .limit_bytes = budget->limit_bytes,
         .peak_bytes = atomic_load(&budget->peak_bytes),
         .refusals = atomic_load(&budget->refusals),
+        .in_flight_limit_bytes = atomic_load(&budget->in_flight_limit_bytes),
+        .held_back = atomic_load(&budget->held_back),
     };
     for (int i = 0; i < SPW_CHARGE_COUNT; i++)
         ret_figures->used_bytes[i] = atomic_load(&budget->used_bytes[i]);

@@ -25,6 +25,7 @@ enum { KEPT_LENGTHS = 4096 };
 typedef enum reader_state {
     READING_HEAD,
     READING_LENGTHS,
+    MESSAGE_HELD, /* all is known of it, and nothing taken for its frames */
     READING_FRAMES,
     MESSAGE_WHOLE,
     STREAM_LOST
@@ -45,6 +46,7 @@ struct spw__message_reader {
     uint64_t length_bytes; /* bytes of the tables that have arrived */
     uint64_t frame, filled;
     uint64_t missing;         /* bytes of frames still to come */
+    uint64_t hold_from;       /* 0: no message is held */
     uint64_t references_left; /* frames still to come that are not in the stream */
     _Atomic bool allows_references;
 };
@@ -191,7 +193,7 @@ static spw_status check_places(spw__message_reader *reader, spw_error *error)
 
 /* The table is there. The first segment must end between two frames: that is how a
  * sender cuts it, and the cheapest proof that this is the format we think it is. */
-static spw_status begin_frames(spw__message_reader *reader, spw_error *error)
+static spw_status check_frames(spw__message_reader *reader, spw_error *error)
 {
     uint64_t total = 0, limit = reader->context->limits.bytes_per_message;
     bool is_cut_between = reader->first_segment == 0;
@@ -209,15 +211,11 @@ static spw_status begin_frames(spw__message_reader *reader, spw_error *error)
                               "the first segment ends inside a frame; is the peer a "
                               "Dask process?");
     spw_status status = check_places(reader, error);
-    if (status == SPW_STATUS_OK)
-        status = spw__placement_begin(&reader->placement, reader->lengths,
-                                      reader->frames, error);
     if (status != SPW_STATUS_OK)
         return status;
-    reader->frame = reader->filled = 0;
     reader->missing = total;
-    reader->state = READING_FRAMES;
-    return spw__placement_place(&reader->placement, 0, error);
+    reader->state = MESSAGE_HELD;
+    return SPW_STATUS_OK;
 }
 
 /* Step over the frames that are full; afterwards there is one to fill, or the message
@@ -242,6 +240,23 @@ static spw_status finish_frames(spw__message_reader *reader, spw_error *error)
             return status;
     }
     return SPW_STATUS_OK;
+}
+
+spw_status spw__message_reader_go_on(spw__message_reader *reader, spw_error *error)
+{
+    assert(reader->state == MESSAGE_HELD);
+    spw_status status = spw__placement_begin(&reader->placement, reader->lengths,
+                                             reader->frames, error);
+    if (status == SPW_STATUS_OK) {
+        reader->frame = reader->filled = 0;
+        reader->state = READING_FRAMES;
+        status = spw__placement_place(&reader->placement, 0, error);
+    }
+    if (status == SPW_STATUS_OK)
+        status = finish_frames(reader, error);
+    if (status != SPW_STATUS_OK)
+        lose_stream(reader);
+    return status;
 }
 
 static char *frame_data(const spw__message_reader *reader)
@@ -281,9 +296,10 @@ static size_t feed_lengths(spw__message_reader *reader, const uint8_t *data,
         spw__byte_reader number = spw__byte_reader_over(&reader->lengths[i], 8);
         (void)spw__byte_reader_le(&number, 8, &reader->lengths[i]);
     }
-    *ret_status = begin_frames(reader, error);
-    if (*ret_status == SPW_STATUS_OK)
-        *ret_status = finish_frames(reader, error);
+    *ret_status = check_frames(reader, error);
+    bool is_held = reader->hold_from > 0 && reader->missing >= reader->hold_from;
+    if (*ret_status == SPW_STATUS_OK && !is_held)
+        *ret_status = spw__message_reader_go_on(reader, error);
     return taken;
 }
 
@@ -310,7 +326,7 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
         return spw__error_set(error, SPW_STATUS_CLOSED, 0,
                               "the stream was lost by an earlier error");
     while (status == SPW_STATUS_OK && size > 0 && reader->state != MESSAGE_WHOLE &&
-           !spw__message_reader_is_remote(reader)) {
+           reader->state != MESSAGE_HELD && !spw__message_reader_is_remote(reader)) {
         size_t taken = 0;
         if (reader->state == READING_HEAD)
             taken = feed_head(reader, next, size, &status, error);
@@ -416,6 +432,16 @@ spw_status spw__message_reader_adopt(spw__message_reader *reader, spw_buffer *bu
     return advance(reader, (size_t)reader->lengths[reader->frame], error);
 }
 
+void spw__message_reader_hold_from(spw__message_reader *reader, uint64_t bytes)
+{
+    reader->hold_from = bytes;
+}
+
+bool spw__message_reader_is_held(const spw__message_reader *reader)
+{
+    return reader->state == MESSAGE_HELD;
+}
+
 bool spw__message_reader_is_whole(const spw__message_reader *reader)
 {
     return reader->state == MESSAGE_WHOLE;
@@ -428,7 +454,7 @@ bool spw__message_reader_is_idle(const spw__message_reader *reader)
 
 uint64_t spw__message_reader_missing(const spw__message_reader *reader)
 {
-    if (reader->state == READING_FRAMES)
+    if (reader->state == READING_FRAMES || reader->state == MESSAGE_HELD)
         return reader->missing;
     if (reader->state == READING_LENGTHS)
         return 8 * reader->entries - reader->length_bytes;

@@ -28,8 +28,16 @@ void spw__message_reader_free(spw__message_reader *reader);
  * has none, and then from any thread. */
 void spw__message_reader_allow_references(spw__message_reader *reader);
 
-/* Parse at most size bytes and stop when a message is whole, or at a body that does not
- * come in the stream.
+/* From the next message on stop at each of bytes or more as soon as its size is known,
+ * before anything is taken for it, until go_on. 0, as at first: at none. */
+void spw__message_reader_hold_from(spw__message_reader *reader, uint64_t bytes);
+/* Whether it has stopped there; missing() then says how many bytes it has. */
+bool spw__message_reader_is_held(const spw__message_reader *reader);
+/* Only when it is held. Errors: as feed. */
+spw_status spw__message_reader_go_on(spw__message_reader *reader, spw_error *error);
+
+/* Parse at most size bytes and stop when a message is whole or held, or at a body that
+ * does not come in the stream.
  * Returns: how many bytes were consumed (all of them unless it stopped).
  * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, what the sink answers, and CLOSED after
  * an earlier error. */

@@ -23,8 +23,9 @@ int spw__poller_rearm(int poller, int descriptor, unsigned ready, uint64_t tag);
 /* Watch a sign, which shows to every thread that waits until it is cleared. */
 int spw__poller_add_sign(int poller, int sign, uint64_t tag);
 void spw__poller_remove(int poller, int descriptor);
-/* Block until there is an event. An interrupted wait is repeated. */
-int spw__poller_wait(int poller, spw__poller_event *ret_event);
+/* Block until there is an event, or for timeout_ms (-1: for ever); an interrupted wait
+ * begins anew. Returns: 1 when there is one, 0 when the time is over. */
+int spw__poller_wait(int poller, int timeout_ms, spw__poller_event *ret_event);
 
 /* A descriptor that is readable from raise to clear. Returns: the descriptor. */
 int spw__sign_open(void);

@@ -46,15 +46,15 @@ void spw__poller_remove(int poller, int descriptor)
     (void)control(poller, EPOLL_CTL_DEL, descriptor, 0, 0);
 }
 
-int spw__poller_wait(int poller, spw__poller_event *ret_event)
+int spw__poller_wait(int poller, int timeout_ms, spw__poller_event *ret_event)
 {
     struct epoll_event event;
     int count;
     do {
-        count = epoll_wait(poller, &event, 1, -1);
+        count = epoll_wait(poller, &event, 1, timeout_ms);
     } while (count < 0 && errno == EINTR);
-    if (count < 0)
-        return -errno;
+    if (count <= 0)
+        return count < 0 ? -errno : 0;
     unsigned ready = 0;
     if (event.events & EPOLLIN)
         ready |= SPW__READY_READ;
@@ -63,7 +63,7 @@ int spw__poller_wait(int poller, spw__poller_event *ret_event)
     if (event.events & (EPOLLHUP | EPOLLERR))
         ready |= SPW__READY_READ | SPW__READY_WRITE;
     *ret_event = (spw__poller_event){.ready = ready, .tag = event.data.u64};
-    return 0;
+    return 1;
 }
 
 int spw__sign_open(void)

@@ -40,29 +40,16 @@ int spw_completions_descriptor(const spw_completions *completions)
 void spw__completions_add(spw__task *task)
 {
     spw_completions *completions = task->completions;
-    task->previous = completions->last;
-    task->next = NULL;
-    if (completions->last != NULL)
-        completions->last->next = task;
-    else
-        completions->first = task;
-    completions->last = task;
-    if (completions->first == task)
+    spw__task_list_add(&completions->tasks, task);
+    if (completions->tasks.first == task)
         spw__sign_raise(completions->sign);
 }
 
 void spw__completions_remove(spw__task *task)
 {
     spw_completions *completions = task->completions;
-    if (task->previous != NULL)
-        task->previous->next = task->next;
-    else
-        completions->first = task->next;
-    if (task->next != NULL)
-        task->next->previous = task->previous;
-    else
-        completions->last = task->previous;
-    if (completions->first == NULL)
+    spw__task_list_remove(&completions->tasks, task);
+    if (completions->tasks.first == NULL)
         spw__sign_clear(completions->sign);
 }
 
@@ -70,7 +57,7 @@ spw__task *spw__completions_next(spw_completions *completions)
 {
     spw_reactor *reactor = completions->reactor;
     spw__reactor_lock(reactor);
-    spw__task *task = completions->first;
+    spw__task *task = completions->tasks.first;
     if (task != NULL) {
         spw__completions_remove(task);
         task->state = SPW__TASK_HOME;

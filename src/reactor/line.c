@@ -1,8 +1,13 @@
 /* The line: tasks that wait for nothing but a thread. Its sign is raised for good, and
  * to arm it calls one thread, as a descriptor that has become ready does; so threads
  * wait in one place, and what is in line has no other place among what is ready than
- * those. */
+ * those. Behind it, who is parked: it comes back into the line by an unpark, or by the
+ * time. */
+#include "platform/clock.h"
 #include "reactor/reactor_state.h"
+
+/* Who is parked looks again after so long by itself. */
+static const uint64_t PARKED_MS = 500;
 
 int spw__line_open(spw_reactor *reactor)
 {
@@ -26,35 +31,60 @@ int spw__line_add(spw_reactor *reactor, spw__task *task)
     if (answer < 0)
         return answer;
     task->state = SPW__TASK_IN_LINE;
-    task->next = NULL;
-    task->previous = reactor->line_last;
-    if (task->previous != NULL)
-        task->previous->next = task;
-    else
-        reactor->line_first = task;
-    reactor->line_last = task;
+    spw__task_list_add(&reactor->line, task);
     return 0;
 }
 
 void spw__line_remove(spw_reactor *reactor, spw__task *task)
 {
-    if (task->previous != NULL)
-        task->previous->next = task->next;
-    else
-        reactor->line_first = task->next;
-    if (task->next != NULL)
-        task->next->previous = task->previous;
-    else
-        reactor->line_last = task->previous;
+    spw__task_list_remove(
+        task->state == SPW__TASK_PARKED ? &reactor->parked : &reactor->line, task);
 }
 
 int spw__line_take(spw_reactor *reactor, spw__task **ret_task)
 {
-    spw__task *task = reactor->line_first;
+    spw__task *task = reactor->line.first;
     *ret_task = task;
     if (task == NULL)
         return 0; /* it was recalled */
-    spw__line_remove(reactor, task);
+    spw__task_list_remove(&reactor->line, task);
     /* Calls for several, before a thread came, are one event. */
-    return reactor->line_first != NULL ? call_thread(reactor) : 0;
+    return reactor->line.first != NULL ? call_thread(reactor) : 0;
+}
+
+void spw__line_park(spw_reactor *reactor, spw__task *task, uint64_t unparks)
+{
+    if (reactor->unparks != unparks) {
+        /* What it waits for may have come to pass meanwhile. */
+        if (spw__line_add(reactor, task) < 0)
+            spw__task_finish(task);
+        return;
+    }
+    if (reactor->parked.first == NULL)
+        reactor->parked_until_ms = spw__clock_ms() + PARKED_MS;
+    task->state = SPW__TASK_PARKED;
+    spw__task_list_add(&reactor->parked, task);
+}
+
+void spw__line_unpark(spw_reactor *reactor)
+{
+    spw__task *task;
+    while ((task = reactor->parked.first) != NULL) {
+        spw__task_list_remove(&reactor->parked, task);
+        if (spw__line_add(reactor, task) < 0)
+            spw__task_finish(task);
+    }
+}
+
+int spw__line_timeout_ms(const spw_reactor *reactor)
+{
+    if (reactor->parked.first == NULL)
+        return -1;
+    uint64_t now = spw__clock_ms();
+    return now >= reactor->parked_until_ms ? 0 : (int)(reactor->parked_until_ms - now);
+}
+
+bool spw__line_is_due(const spw_reactor *reactor)
+{
+    return reactor->parked.first != NULL && spw__clock_ms() >= reactor->parked_until_ms;
 }

@@ -168,7 +168,7 @@ static int rearm(const spw_reactor *reactor, const spw__watch *watch)
                              tag_of(reactor, watch->slot));
 }
 
-static void finish(spw__task *task)
+void spw__task_finish(spw__task *task)
 {
     task->state = SPW__TASK_DONE;
     if (task->completions != NULL)
@@ -184,9 +184,9 @@ static void wait_again(const spw_reactor *reactor, spw__watch *watch)
     if (wanted(watch) == 0 || rearm(reactor, watch) >= 0)
         return;
     if (watch->reading.state == SPW__TASK_ARMED)
-        finish(&watch->reading);
+        spw__task_finish(&watch->reading);
     if (watch->writing.state == SPW__TASK_ARMED)
-        finish(&watch->writing);
+        spw__task_finish(&watch->writing);
 }
 
 static bool is_due(const spw__task *task, unsigned ready)
@@ -204,10 +204,10 @@ static spw__task *pick(spw__watch *watch, unsigned ready)
 
 static void send_line_home(spw_reactor *reactor)
 {
-    while (reactor->line_first != NULL) {
-        spw__task *task = reactor->line_first;
+    while (reactor->line.first != NULL) {
+        spw__task *task = reactor->line.first;
         spw__line_remove(reactor, task);
-        finish(task);
+        spw__task_finish(task);
     }
 }
 
@@ -239,18 +239,21 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     spw__task *task = take(reactor, event);
     if (task == NULL)
         return;
+    uint64_t unparks = reactor->unparks;
     spw__reactor_unlock(reactor);
     spw__step_answer answer = task->step(task);
     spw__reactor_lock(reactor);
     if (answer == SPW__STEP_DONE) {
-        finish(task);
+        spw__task_finish(task);
     } else if (answer == SPW__STEP_NOBODY || spw__task_is_recalled(task)) {
         /* An owner that waits would find it running again if there were another event
          * before it gets the lock. */
         task->state = SPW__TASK_HOME;
     } else if (answer == SPW__STEP_NOW) {
         if (spw__line_add(reactor, task) < 0)
-            finish(task);
+            spw__task_finish(task);
+    } else if (answer == SPW__STEP_PARK) {
+        spw__line_park(reactor, task, unparks);
     } else {
         task->state = SPW__TASK_ARMED;
         task->wants = (unsigned)answer;
@@ -264,14 +267,20 @@ static void *run(void *argument)
 {
     spw_reactor *reactor = argument;
     spw__poller_event event;
-    bool is_stopping = false;
-    while (!is_stopping && spw__poller_wait(reactor->poller, &event) >= 0) {
-        spw__reactor_lock(reactor);
-        is_stopping = reactor->is_stopping;
-        if (!is_stopping)
-            serve(reactor, &event);
+    spw__reactor_lock(reactor);
+    while (!reactor->is_stopping) {
+        int timeout_ms = spw__line_timeout_ms(reactor);
         spw__reactor_unlock(reactor);
+        int answer = spw__poller_wait(reactor->poller, timeout_ms, &event);
+        spw__reactor_lock(reactor);
+        if (answer < 0)
+            break;
+        if (answer > 0 && !reactor->is_stopping)
+            serve(reactor, &event);
+        if (spw__line_is_due(reactor))
+            spw__line_unpark(reactor);
     }
+    spw__reactor_unlock(reactor);
     return NULL;
 }
 
@@ -415,11 +424,22 @@ bool spw__task_recall(spw__watch *watch, spw__task *task)
     atomic_store_explicit(&task->is_recalled, false, memory_order_relaxed);
     if (task->state == SPW__TASK_DONE && task->completions != NULL)
         spw__completions_remove(task);
-    if (task->state == SPW__TASK_IN_LINE)
+    if (task->state == SPW__TASK_IN_LINE || task->state == SPW__TASK_PARKED)
         spw__line_remove(reactor, task);
     task->state = SPW__TASK_HOME;
     spw__reactor_unlock(reactor);
     return true;
+}
+
+void spw__reactor_unpark(spw_completions *completions)
+{
+    spw_reactor *reactor = completions->reactor;
+    if (!is_of_this_process(reactor))
+        return;
+    spw__reactor_lock(reactor);
+    reactor->unparks++;
+    spw__line_unpark(reactor);
+    spw__reactor_unlock(reactor);
 }
 
 void spw__watch_forget(spw__watch *watch)

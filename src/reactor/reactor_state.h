@@ -20,6 +20,11 @@ typedef struct watch_slot {
  * that are IN_LINE are on the line, and while there is one, line_sign is armed. The
  * lock is held for a few instructions and the system calls that arm a descriptor or
  * raise a sign, never during a step. */
+/* Linked through next and previous. */
+typedef struct spw__task_list {
+    spw__task *first, *last;
+} spw__task_list;
+
 struct spw_reactor {
     spw_context *context; /* one reference */
     uint32_t fork_count;  /* of the process that made it */
@@ -31,7 +36,9 @@ struct spw_reactor {
     /* All below: guarded by lock. */
     bool is_stopping;
     bool has_complained; /* that something stays with its owner */
-    spw__task *line_first, *line_last;
+    spw__task_list line, parked;
+    uint64_t parked_until_ms; /* by the clock; while something is parked */
+    uint64_t unparks;         /* that there have been */
     unsigned thread_count;
     pthread_t threads[SPW_REACTOR_THREADS_MAX];
     watch_slot *slots;
@@ -44,7 +51,7 @@ struct spw_reactor {
 struct spw_completions {
     spw_reactor *reactor;
     int sign;
-    spw__task *first, *last; /* guarded by the reactor's lock */
+    spw__task_list tasks; /* guarded by the reactor's lock */
 };
 
 static inline void spw__reactor_lock(spw_reactor *reactor)
@@ -57,7 +64,33 @@ static inline void spw__reactor_unlock(spw_reactor *reactor)
     (void)pthread_mutex_unlock(&reactor->lock);
 }
 
-/* Put a task that is done on its list, or take it off. With the lock held. */
+static inline void spw__task_list_add(spw__task_list *list, spw__task *task)
+{
+    task->next = NULL;
+    task->previous = list->last;
+    if (list->last != NULL)
+        list->last->next = task;
+    else
+        list->first = task;
+    list->last = task;
+}
+
+static inline void spw__task_list_remove(spw__task_list *list, spw__task *task)
+{
+    if (task->previous != NULL)
+        task->previous->next = task->next;
+    else
+        list->first = task->next;
+    if (task->next != NULL)
+        task->next->previous = task->previous;
+    else
+        list->last = task->previous;
+}
+
+/* All below: with the lock held. */
+/* A task is done: it comes back in the way that it is armed. */
+void spw__task_finish(spw__task *task);
+/* Put a task that is done among its completions, or take it off. */
 void spw__completions_add(spw__task *task);
 void spw__completions_remove(spw__task *task);
 
@@ -66,13 +99,22 @@ void spw__completions_remove(spw__task *task);
 
 /* Of a reactor that has its poller. Returns: 0, or a negative errno. */
 int spw__line_open(spw_reactor *reactor);
-/* All below: with the lock held. */
 /* Put a task at the end of the line, and call a thread for it. Returns: 0, or a
  * negative errno, and then it is as before. */
 int spw__line_add(spw_reactor *reactor, spw__task *task);
+/* Take a task off that is in line, or parked. */
 void spw__line_remove(spw_reactor *reactor, spw__task *task);
 /* Tell a thread that was called what to run: a task, off the line, or NULL. Returns: 0,
  * or the negative errno for which no thread comes for those behind it. */
 int spw__line_take(spw_reactor *reactor, spw__task **ret_task);
+/* Let a task wait that has been told so when unparks were as many. */
+void spw__line_park(spw_reactor *reactor, spw__task *task, uint64_t unparks);
+/* Put all in line that are parked; those for which no thread can be called come home.
+ */
+void spw__line_unpark(spw_reactor *reactor);
+/* How long a thread may wait until some are due, -1: for ever. */
+int spw__line_timeout_ms(const spw_reactor *reactor);
+/* Returns: whether they are. */
+bool spw__line_is_due(const spw_reactor *reactor);
 
 #endif

@@ -9,8 +9,8 @@
  *
  * Threading contract: prepare, arm, recall, forget and next are called by the owner; a
  * step runs on a thread of the reactor, one step of a task at a time. A step calls
- * nothing of this file but spw__task_is_recalled; and, for another task of which it is
- * the owner as long as it runs, arm and recall. */
+ * nothing of this file but spw__task_is_recalled and unpark; and, for another task of
+ * which it is the owner as long as it runs, arm and recall. */
 #ifndef SPW_REACTOR_TASK_H
 #define SPW_REACTOR_TASK_H
 
@@ -28,13 +28,15 @@ typedef enum spw__step_answer {
     SPW__STEP_READ = SPW__READY_READ,
     SPW__STEP_WRITE = SPW__READY_WRITE,
     SPW__STEP_NOBODY = 4, /* to be home, with nobody to tell */
-    SPW__STEP_NOW = 8     /* to run again as soon as a thread is free */
+    SPW__STEP_NOW = 8,    /* to run again as soon as a thread is free */
+    SPW__STEP_PARK = 16   /* to run again after an unpark, or a while without */
 } spw__step_answer;
 
 typedef enum spw__task_state {
     SPW__TASK_HOME,    /* with its owner */
     SPW__TASK_ARMED,   /* waiting for the descriptor */
     SPW__TASK_IN_LINE, /* waiting for nothing but a thread */
+    SPW__TASK_PARKED,  /* waiting for something that may have come to pass */
     SPW__TASK_RUNNING, /* in its step */
     SPW__TASK_DONE     /* among the completions, or apart */
 } spw__task_state;
@@ -86,6 +88,9 @@ static inline bool spw__task_is_recalled(spw__task *task)
 {
     return atomic_load_explicit(&task->is_recalled, memory_order_relaxed);
 }
+/* Have every task that is parked run again, also one that is about to say so. Thread:
+ * any; also from a step. */
+void spw__reactor_unpark(spw_completions *completions);
 /* No event of the descriptor is wanted any more; before it is closed, and only while
  * both tasks are home. */
 void spw__watch_forget(spw__watch *watch);

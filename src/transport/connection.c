@@ -12,6 +12,9 @@
 #include "context/figures.h"
 #include "transport/connection_state.h"
 
+/* What is smaller comes in without being asked. */
+static const uint64_t HOLD_FROM_BYTES = (uint64_t)1 << 20;
+
 spw_status spw__connection_check_options(const spw_connection_options *options,
                                          spw_error *error)
 {
@@ -56,6 +59,8 @@ static spw_status make(spw_context *context, const spw_connection_options *optio
         spw__release(context, connection, sizeof *connection, _Alignof(spw_connection));
         return status;
     }
+    if (options->completions != NULL)
+        spw__message_reader_hold_from(connection->reader, HOLD_FROM_BYTES);
     connection->stream.descriptor = -1;
     spw_context_ref(context);
     spw__send_queue_init(&connection->queue, spw_context_budget(context));
@@ -141,6 +146,7 @@ void spw__connection_stop_reading(spw_connection *connection)
 {
     spw__message_reader_free(connection->reader);
     connection->reader = NULL;
+    spw__connection_leave(connection);
     spw__connection_drop_ahead(connection);
 }
 

@@ -40,22 +40,30 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
 }
 
 /* By the stream. Returns: whether it went. */
-static bool go(spw_connection *connection, direction *way)
+static bool go(spw_connection *connection, direction *way, spw__step_answer wants)
 {
     spw__watch *watch = &connection->watch;
     bool is_sending = way == &connection->sending;
     if (!is_sending)
         spw__connection_stop_saying(connection);
-    return spw__connection_go_by(
-        connection, way, watch, is_sending ? &watch->writing : &watch->reading,
-        connection->stream.descriptor, is_sending ? SPW__STEP_WRITE : SPW__STEP_READ);
+    return spw__connection_go_by(connection, way, watch,
+                                 is_sending ? &watch->writing : &watch->reading,
+                                 connection->stream.descriptor, wants);
+}
+
+bool spw__connection_go_now(spw_connection *connection)
+{
+    return connection->completions != NULL && connection->phase == CONNECTION_OPEN &&
+           go(connection, &connection->receiving, SPW__STEP_NOW);
 }
 
 bool spw__connection_send_away(spw_connection *connection, direction *way,
                                uint64_t bytes)
 {
     return !spw_connection_is_inline(connection, bytes) &&
-           connection->phase == CONNECTION_OPEN && go(connection, way);
+           connection->phase == CONNECTION_OPEN &&
+           go(connection, way,
+              way == &connection->sending ? SPW__STEP_WRITE : SPW__STEP_READ);
 }
 
 void spw__connection_go_untaken(spw_connection *connection)
@@ -63,8 +71,8 @@ void spw__connection_go_untaken(spw_connection *connection)
     if (connection->phase != CONNECTION_OPEN)
         return;
     if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
-        (void)go(connection, &connection->sending);
-    (void)go(connection, &connection->receiving);
+        (void)go(connection, &connection->sending, SPW__STEP_WRITE);
+    (void)go(connection, &connection->receiving, SPW__STEP_READ);
 }
 
 void spw__connection_take(spw_connection *connection)
@@ -80,6 +88,7 @@ static void abandon(spw_connection *connection, direction *lost)
 {
     if (lost == &connection->receiving) {
         connection->reader = NULL;
+        spw__connection_leave(connection);
         connection->ready = (spw__ready_queue){0};
         connection->ahead = (read_ahead){0};
         spw__connection_abandon_receiver(connection);

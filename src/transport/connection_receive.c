@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <stddef.h>
 
+#include "context/admission.h"
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
+#include "platform/clock.h"
 #include "transport/connection_state.h"
 
 /* A body's rest below this is cheaper copied than named in a vectored read. */
@@ -65,10 +67,22 @@ static void give_back_ahead(spw_connection *connection)
         spw__connection_drop_ahead(connection);
 }
 
+void spw__connection_leave(spw_connection *connection)
+{
+    connection->held_since_ms = 0;
+    if (connection->admitted_bytes == 0)
+        return;
+    spw__budget_leave(spw_context_budget(connection->context),
+                      connection->admitted_bytes);
+    connection->admitted_bytes = 0;
+    spw__reactor_unpark(connection->completions);
+}
+
 static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
         return;
+    spw__connection_leave(connection);
     spw__ready_queue_push(&connection->ready,
                           spw__message_reader_take(connection->reader));
     connection->is_wanted = false;
@@ -89,6 +103,12 @@ static spw_status parse(spw_connection *connection, spw_error *error)
     spw_context_count_copy(connection->context, SPW_COPY_READ_AHEAD, consumed);
     take_whole(connection);
     return SPW_STATUS_OK;
+}
+
+static void tell_moved(const spw_connection *connection)
+{
+    if (connection->admitted_bytes > 0)
+        spw__budget_moved(spw_context_budget(connection->context), spw__clock_ms());
 }
 
 static spw_status tell_peer_closed(const spw_connection *connection, spw_error *error)
@@ -153,6 +173,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
+    tell_moved(connection);
     size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
@@ -176,10 +197,39 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
     spw__connection_stop_reading(connection);
 }
 
-/* What comes after a body that does not come in the stream has to wait for that. */
+static bool is_held(const spw_connection *connection)
+{
+    return connection->reader != NULL &&
+           spw__message_reader_is_held(connection->reader);
+}
+
+/* What comes after a body that does not come in the stream has to wait for that, and
+ * what comes after the head of a message that is held, for that. */
 static bool has_to_parse(const spw_connection *connection)
 {
-    return has_read_ahead(connection) && !spw__connection_is_remote(connection);
+    return has_read_ahead(connection) && !spw__connection_is_remote(connection) &&
+           !is_held(connection);
+}
+
+/* Let the message in that is held, if there is room for it or it can_wait no longer.
+ * Returns: AGAIN when it has to wait. Errors: as parse. */
+static spw_status let_in(spw_connection *connection, bool can_wait, spw_error *error)
+{
+    uint64_t bytes = spw__message_reader_missing(connection->reader);
+    uint64_t now = spw__clock_ms(), waited = 0;
+    if (connection->held_since_ms != 0) /* the clock may stand for a few milliseconds */
+        waited = now > connection->held_since_ms ? now - connection->held_since_ms : 1;
+    if (!spw__budget_admit(spw_context_budget(connection->context), bytes, now,
+                           can_wait ? waited : UINT64_MAX)) {
+        if (connection->held_since_ms == 0)
+            connection->held_since_ms = now;
+        return SPW_STATUS_AGAIN;
+    }
+    connection->admitted_bytes = bytes;
+    spw_status status = spw__message_reader_go_on(connection->reader, error);
+    if (status == SPW_STATUS_OK && has_to_parse(connection))
+        status = parse(connection, error);
+    return status;
 }
 
 static bool has_news(const spw_connection *connection)
@@ -194,6 +244,7 @@ static spw_status fetch_once(spw_connection *connection, spw_error *error)
     spw_status status = spw__connection_fetch(connection, error);
     if (status != SPW_STATUS_OK)
         return status;
+    tell_moved(connection);
     take_whole(connection);
     if (spw__ready_queue_is_empty(&connection->ready) && has_to_parse(connection))
         status = parse(connection, error);
@@ -218,6 +269,12 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 {
     uint64_t before = missing(connection);
     while (!has_news(connection)) {
+        if (is_held(connection)) {
+            spw_status status = let_in(connection, true, error);
+            if (status != SPW_STATUS_OK)
+                return status;
+            continue;
+        }
         bool is_remote = spw__connection_is_remote(connection);
         if (is_remote && !spw__connection_may_fetch(connection))
             break;
@@ -249,8 +306,9 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 static spw_status read_untaken(spw_connection *connection, spw_error *error)
 {
     for (int i = 0; i < UNTAKEN_TURN_CALLS && wants_message(connection); i++) {
-        spw_status status = has_read_ahead(connection) ? parse(connection, error)
-                                                       : read_once(connection, error);
+        spw_status status = is_held(connection) ? let_in(connection, true, error)
+                            : has_read_ahead(connection) ? parse(connection, error)
+                                                         : read_once(connection, error);
         if (status != SPW_STATUS_OK)
             return status;
         if (spw__task_is_recalled(connection->receiving.task))
@@ -277,6 +335,10 @@ void spw__connection_receiving_arrived(spw_connection *connection)
 static spw_status go_on_away(spw_connection *connection, spw_error *error)
 {
     spw_status status = SPW_STATUS_OK;
+    /* Where nobody else can wait for it, a message is not held. */
+    if (is_held(connection))
+        return spw__connection_go_now(connection) ? SPW_STATUS_AGAIN
+                                                  : let_in(connection, false, error);
     if (spw__connection_is_remote(connection))
         status = spw__connection_go_fetch(connection, error);
     else
@@ -316,11 +378,13 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
     return SPW__STEP_DONE;
 }
 
-/* Bring what does not come in the stream as far as that is for the owner's thread.
- * Errors: as fetch_once. */
+/* Let in what is held, and bring what does not come in the stream as far as that is for
+ * the owner's thread. Errors: as let_in and fetch_once. */
 static spw_status fetch_here(spw_connection *connection, spw_error *error)
 {
     spw_status status = SPW_STATUS_OK;
+    if (is_held(connection))
+        status = let_in(connection, true, error);
     while (status == SPW_STATUS_OK && spw__ready_queue_is_empty(&connection->ready) &&
            spw__connection_is_remote(connection) &&
            spw__connection_may_fetch(connection))
@@ -344,7 +408,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&
-        !spw__connection_is_remote(connection)) {
+        !spw__connection_is_remote(connection) && !is_held(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
         if (status == SPW_STATUS_OK)

@@ -61,6 +61,8 @@ struct spw_connection {
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
     spw__message_reader *reader;
+    uint64_t admitted_bytes; /* of the message under way, if it was held; else 0 */
+    uint64_t held_since_ms;  /* by the clock, of one that is held; 0: not asked yet */
     spw__ready_queue ready;
     read_ahead ahead;
     /* Of sending. */
@@ -109,6 +111,8 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
 void spw__connection_receiving_arrived(spw_connection *connection);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+/* The message under way, if one was let in, is whole or given up. */
+void spw__connection_leave(spw_connection *connection);
 /* Drop what was read ahead, and its memory. */
 void spw__connection_drop_ahead(spw_connection *connection);
 
@@ -120,6 +124,9 @@ void spw__connection_init_directions(spw_connection *connection);
 bool spw__connection_go_by(spw_connection *connection, direction *way,
                            spw__watch *watch, spw__task *task, int descriptor,
                            unsigned wants);
+/* Have a thread go on with receiving by the stream whenever one is free. Only while it
+ * is home. Returns: whether it went. */
+bool spw__connection_go_now(spw_connection *connection);
 /* If so many bytes are too many for the owner's thread, send the direction away until
  * it has moved them. Only while it is home. Returns: whether it went. */
 bool spw__connection_send_away(spw_connection *connection, direction *way,

@@ -231,11 +231,11 @@ PASS_ON_OPEN(CALL_ACCEPT, socket_accept,
 PASS_ON_OPEN(CALL_POLLER_OPEN, poller_open, (void), ())
 PASS_ON_OPEN(CALL_SIGN_OPEN, sign_open, (void), ())
 
-int __real_spw__poller_wait(int poller, spw__poller_event *ret_event);
-int __wrap_spw__poller_wait(int poller, spw__poller_event *ret_event);
-int __wrap_spw__poller_wait(int poller, spw__poller_event *ret_event)
+int __real_spw__poller_wait(int poller, int timeout_ms, spw__poller_event *ret_event);
+int __wrap_spw__poller_wait(int poller, int timeout_ms, spw__poller_event *ret_event);
+int __wrap_spw__poller_wait(int poller, int timeout_ms, spw__poller_event *ret_event)
 {
-    int answer = __real_spw__poller_wait(poller, ret_event);
+    int answer = __real_spw__poller_wait(poller, timeout_ms, ret_event);
     if (faults.after_wait != NULL)
         faults.after_wait(faults.user);
     return answer;

@@ -14,6 +14,7 @@ from typing import Any
 from distributed import system
 
 from spillway import _native
+from spillway.dask import in_flight_limit
 
 IDLE_MS = 1000
 """Memory that nobody took for so long is idle, and goes beyond KEPT_SHARE."""
@@ -58,6 +59,7 @@ def forget_limit(owner: Any) -> None:
 
 def _tell_the_library() -> None:
     _native.limit_resident(int(FULL_SHARE * memory_limit()))
+    _native.limit_in_flight(in_flight_limit.limit_in_force(memory_limit()))
 
 
 class PoolTrimmer:

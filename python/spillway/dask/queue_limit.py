@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import dask
-from dask.utils import parse_bytes
-
 from spillway.dask.pool_trimmer import memory_limit
+from spillway.dask.size_setting import configured_bytes
 
 QUEUE_LIMIT_KEY = "spillway.comm.queue-limit"
 
@@ -24,27 +22,9 @@ SMALL_BYTES = 64 << 10
 
 
 def configured_limit() -> int | None:
-    """The limit in bytes that `spillway.comm.queue-limit` asks for, 0 for none; None
-    where it leaves that to us, as it does by default ("auto").
-
-    Raises
-    ------
-    ValueError
-        When it is neither "auto" nor a size.
-    """
-    value = dask.config.get(QUEUE_LIMIT_KEY, "auto")
-    if value == "auto":
-        return None
-    try:
-        limit = parse_bytes(value)
-    except (ValueError, TypeError, AttributeError):
-        limit = -1
-    if limit < 0:
-        raise ValueError(
-            f'{QUEUE_LIMIT_KEY} must be "auto" or a size such as "1 GiB", 0 for no '
-            f"limit, not {value!r}"
-        )
-    return limit
+    """The limit in bytes that `spillway.comm.queue-limit` asks for, as
+    `size_setting.configured_bytes` answers it."""
+    return configured_bytes(QUEUE_LIMIT_KEY)
 
 
 def limit_in_force(configured: int | None) -> int:

@@ -154,7 +154,7 @@ def test_a_connection_keeps_its_completions(ends):
     del lone
     gc.collect()
     opened = set(os.listdir("/proc/self/fd")) - before
-    assert len(opened) == 4  # the connection's, and three of its completions
+    assert len(opened) == 5  # the connection's, its completions', their reactor's three
     del connection, listener
     assert set(os.listdir("/proc/self/fd")) == before
     near.send([b"others are as they were"])

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context/admission.h"
 #include "context/reclaim.h"
 #include "testing.h"
 
@@ -194,6 +195,51 @@ static void threads_together_stay_within_the_limit(void **state)
     spw_budget_free(budget);
 }
 
+/* ---- what may be arriving at once ---- */
+
+static void large_messages_are_let_in_up_to_a_limit(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(0);
+    assert_true(spw__budget_admit(budget, UINT64_MAX / 2, 1000, 0)); /* no limit yet */
+    spw__budget_leave(budget, UINT64_MAX / 2);
+    spw_budget_limit_in_flight(budget, 100);
+    assert_true(spw__budget_admit(budget, 1000, 1000, 0)); /* it is alone */
+    assert_false(spw__budget_admit(budget, 1, 1000, 0));
+    spw__budget_leave(budget, 1000);
+    assert_true(spw__budget_admit(budget, 60, 1000, 0));
+    assert_true(spw__budget_admit(budget, 40, 1000, 0));
+    assert_false(spw__budget_admit(budget, 1, 1000, 0));
+    assert_false(
+        spw__budget_admit(budget, 1, 1000, 5)); /* who asks again is counted once */
+    assert_false(spw__budget_admit(budget, UINT64_MAX, 1000, 0));
+    spw__budget_leave(budget, 40);
+    assert_true(spw__budget_admit(budget, 40, 1000, 7));
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.in_flight_limit_bytes, 100);
+    assert_int_equal(figures.held_back, 3);
+    assert_int_equal(figures.peak_bytes, 0); /* it charges nothing */
+    spw_budget_free(budget);
+}
+
+static void nobody_waits_for_ever_to_be_let_in(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(0);
+    spw_budget_limit_in_flight(budget, 100);
+    assert_true(spw__budget_admit(budget, 90, 5000, 0));
+    assert_false(spw__budget_admit(budget, 50, 5000, 0));
+    assert_false(spw__budget_admit(budget, 50, 6999, 1999)); /* it may still move */
+    assert_false(spw__budget_admit(budget, 50, 7000, 1999));
+    spw__budget_moved(budget, 7000);
+    assert_false(spw__budget_admit(budget, 50, 7000, 2000)); /* it does */
+    assert_true(spw__budget_admit(budget, 50, 9000, 4000));
+    spw__budget_moved(budget, 14999);
+    assert_false(spw__budget_admit(budget, 50, 14999, 9999));
+    assert_true(spw__budget_admit(budget, 50, 14999, 10000));
+    spw_budget_free(budget);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +251,8 @@ int main(void)
         cmocka_unit_test(who_can_gives_back_before_a_charge_is_refused),
         cmocka_unit_test(nothing_is_freed_as_nothing),
         cmocka_unit_test(threads_together_stay_within_the_limit),
+        cmocka_unit_test(large_messages_are_let_in_up_to_a_limit),
+        cmocka_unit_test(nobody_waits_for_ever_to_be_let_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

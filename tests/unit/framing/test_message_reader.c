@@ -528,6 +528,49 @@ static void a_body_over_the_budget_is_refused_before_it_comes(void **state)
     counted_context_close(&counted);
 }
 
+static void large_messages_are_held_before_anything_is_taken(void **state)
+{
+    fixture *at = *state;
+    size_t consumed;
+    wire_put_corpus(&at->wire, "message_reader/two_buffers");
+    uint64_t size = 0;
+    for (uint64_t i = 0; i < number_at(at->wire.bytes + 8); i++)
+        size += number_at(at->wire.bytes + 16 + 8 * i);
+    for (uint64_t from = size - 1; from <= size + 1; from++) {
+        spw__message_reader_hold_from(at->reader, from);
+        assert_ok(spw__message_reader_feed(at->reader, at->wire.bytes, at->wire.size,
+                                           &consumed, NULL));
+        assert_int_equal(spw__message_reader_is_held(at->reader), from <= size);
+        if (from <= size) {
+            assert_int_equal(consumed, at->wire.size - size);
+            assert_int_equal(spw__message_reader_missing(at->reader), size);
+            assert_int_equal(at->choosy.reserved - at->choosy.committed, 0);
+            size_t room;
+            assert_null(spw__message_reader_direct(at->reader, &room));
+            assert_false(spw__message_reader_is_remote(at->reader));
+            /* It stays there. */
+            assert_ok(spw__message_reader_feed(at->reader, at->wire.bytes + consumed,
+                                               (size_t)size, &consumed, NULL));
+            assert_int_equal(consumed, 0);
+            assert_ok(spw__message_reader_go_on(at->reader, NULL));
+            assert_ok(spw__message_reader_feed(at->reader,
+                                               at->wire.bytes + at->wire.size - size,
+                                               (size_t)size, &consumed, NULL));
+        }
+        spw_payload_free(take(at->reader, &at->wire));
+    }
+    /* What is refused once it is let in loses the stream as always. */
+    spw__message_reader_hold_from(at->reader, 1);
+    assert_ok(spw__message_reader_feed(at->reader, at->wire.bytes, at->wire.size,
+                                       &consumed, NULL));
+    counted_context_fail_at(&at->counted, 1);
+    assert_status(spw__message_reader_go_on(at->reader, NULL), NO_MEMORY);
+    counted_context_fail_at(&at->counted, 0);
+    assert_status(
+        spw__message_reader_feed(at->reader, at->wire.bytes, 1, &consumed, NULL),
+        CLOSED);
+}
+
 /* Feeding on after a refusal wrote into a place that the frame had not got. */
 static void bug_a_lost_stream_could_be_fed(void **state)
 {
@@ -983,6 +1026,7 @@ int main(void)
         TEST_AT(a_message_of_empty_frames_ends_with_its_table),
         TEST_AT(a_long_table_takes_memory_as_it_comes),
         TEST_AT(a_body_over_the_budget_is_refused_before_it_comes),
+        TEST_AT(large_messages_are_held_before_anything_is_taken),
         TEST_AT(bug_a_lost_stream_could_be_fed),
         TEST_AT(references_are_no_messages_unless_allowed),
         TEST_AT(bodies_may_come_by_another_way),

@@ -53,7 +53,7 @@ static void send_byte(const fixture *f)
 static void assert_event(const fixture *f, unsigned ready, uint64_t tag)
 {
     spw__poller_event event;
-    assert_int_equal(spw__poller_wait(f->poller, &event), 0);
+    assert_int_equal(spw__poller_wait(f->poller, -1, &event), 1);
     assert_int_equal(event.tag, tag);
     assert_int_equal(event.ready, ready);
 }
@@ -127,7 +127,7 @@ static void tells_what_went_wrong(void **state)
     assert_int_equal(spw__poller_add(f->poller, f->near, SPW__READY_READ, TAG), 0);
     assert_int_equal(spw__poller_add(f->poller, f->near, SPW__READY_READ, TAG),
                      -EEXIST);
-    assert_int_equal(spw__poller_wait(f->near, &event), -EINVAL);
+    assert_int_equal(spw__poller_wait(f->near, -1, &event), -EINVAL);
 }
 
 static void a_sign_shows_until_it_is_cleared(void **state)
@@ -155,7 +155,7 @@ static void *wait_for_event(void *argument)
 {
     const fixture *f = argument;
     spw__poller_event event = {0};
-    assert_int_equal(spw__poller_wait(f->poller, &event), 0);
+    assert_int_equal(spw__poller_wait(f->poller, -1, &event), 1);
     return (void *)(uintptr_t)event.tag;
 }
 

@@ -1,9 +1,10 @@
-/* Tasks that wait for nothing but a thread: run whatever their descriptor does, one
- * after another, recalled, and home when nobody can come for them. */
+/* Tasks that wait for nothing but a thread, or for a condition: run whatever their
+ * descriptor does, recalled, and home when nobody can come for them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "fake_system.h"
 #include "io_fault.h"
 #include "reactor/reactor_state.h"
 #include "spillway/reactor.h"
@@ -198,6 +199,146 @@ static void who_cannot_go_on_comes_home(void **state)
     close_all(&f);
 }
 
+/* ---- parked ---- */
+
+/* A task that waits for a condition. */
+typedef struct condition {
+    _Atomic bool holds;
+    sem_t asked, let_go;
+    bool waits; /* in the step, after it has asked */
+} condition;
+
+static spw__step_answer ask(spw__task *task)
+{
+    condition *self = task->subject;
+    bool holds = self->holds;
+    sem_post(&self->asked);
+    if (self->waits)
+        sem_wait(&self->let_go);
+    return holds ? SPW__STEP_DONE : SPW__STEP_PARK;
+}
+
+static void arm_condition(fixture *f, int i, condition *self)
+{
+    sem_init(&self->asked, 0, 0);
+    sem_init(&self->let_go, 0, 0);
+    f->tasks[i].watch.writing = (spw__task){.step = ask, .subject = self};
+    assert_true(arm_now(f, i));
+}
+
+static void drop_condition(condition *self)
+{
+    sem_destroy(&self->asked);
+    sem_destroy(&self->let_go);
+}
+
+static spw__task_state state_of(fixture *f, int i)
+{
+    spw__reactor_lock(f->reactor);
+    spw__task_state state = f->tasks[i].watch.writing.state;
+    spw__reactor_unlock(f->reactor);
+    return state;
+}
+
+static void until_parked(fixture *f, int i)
+{
+    while (state_of(f, i) != SPW__TASK_PARKED)
+        ;
+}
+
+static void who_is_parked_runs_after_an_unpark(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    condition both[2] = {{0}, {0}};
+    fake_clock_set(1000000); /* no time passes */
+    open_all(t, 2, &f);
+    for (int i = 0; i < 2; i++) {
+        arm_condition(&f, i, &both[i]);
+        sem_wait(&both[i].asked);
+        until_parked(&f, i);
+    }
+    both[1].holds = true;
+    spw__reactor_unpark(f.completions);
+    assert_ptr_equal(completions_wait(f.completions), &f.tasks[1].watch.writing);
+    sem_wait(&both[0].asked); /* in vain */
+    both[0].holds = true;
+    spw__reactor_unpark(f.completions);
+    assert_ptr_equal(completions_wait(f.completions), &f.tasks[0].watch.writing);
+    fake_clock_set(0);
+    close_all(&f);
+    drop_condition(&both[0]);
+    drop_condition(&both[1]);
+}
+
+static void an_unpark_is_not_lost_on_who_is_about_to_park(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    condition late = {.waits = true};
+    fake_clock_set(1000000);
+    open_all(t, 1, &f);
+    arm_condition(&f, 0, &late);
+    sem_wait(&late.asked);
+    late.holds = true; /* too late for this time */
+    spw__reactor_unpark(f.completions);
+    sem_post(&late.let_go);
+    sem_post(&late.let_go);
+    assert_ptr_equal(completions_wait(f.completions), &f.tasks[0].watch.writing);
+    fake_clock_set(0);
+    close_all(&f);
+    drop_condition(&late);
+}
+
+static void who_is_parked_looks_again_by_itself(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    condition one = {0};
+    open_all(t, 2, &f);
+    arm_condition(&f, 0, &one);
+    for (int i = 0; i < 3; i++)
+        sem_wait(&one.asked);
+    one.holds = true;
+    assert_ptr_equal(completions_wait(f.completions), &f.tasks[0].watch.writing);
+    close_all(&f);
+    drop_condition(&one);
+}
+
+static void who_is_parked_is_recalled(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    condition one = {0};
+    open_all(t, 1, &f);
+    arm_condition(&f, 0, &one);
+    until_parked(&f, 0);
+    assert_true(recall(&f, 0));
+    assert_int_equal(state_of(&f, 0), SPW__TASK_HOME);
+    one.holds = true;
+    spw__reactor_unpark(f.completions); /* nobody */
+    assert_false(completions_are_ready(f.completions));
+    close_all(&f);
+    drop_condition(&one);
+}
+
+static void nobody_comes_for_who_is_parked(void **state)
+{
+    torture *t = *state;
+    fixture f;
+    condition one = {0};
+    fake_clock_set(1000000);
+    open_all(t, 1, &f);
+    arm_condition(&f, 0, &one);
+    until_parked(&f, 0);
+    io_fault_arm_call("poller_rearm", 1, 0);
+    spw__reactor_unpark(f.completions);
+    assert_ptr_equal(completions_wait(f.completions), &f.tasks[0].watch.writing);
+    fake_clock_set(0);
+    close_all(&f);
+    drop_condition(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +350,11 @@ int main(void)
         SCENARIO(without_a_call_it_stays_home),
         SCENARIO(nobody_comes_for_those_behind),
         SCENARIO(who_cannot_go_on_comes_home),
+        SCENARIO(who_is_parked_runs_after_an_unpark),
+        SCENARIO(an_unpark_is_not_lost_on_who_is_about_to_park),
+        SCENARIO(who_is_parked_looks_again_by_itself),
+        SCENARIO(who_is_parked_is_recalled),
+        SCENARIO(nobody_comes_for_who_is_parked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "context/admission.h"
 #include "io_fault.h"
 #include "loopback.h"
 #include "payloads.h"
+#include "platform/clock.h"
 #include "transport/listener_state.h"
 
 static const size_t GREETING[] = {900}, FAR_GREETING[] = {40};
@@ -113,16 +115,21 @@ static void close_all(fixture *f)
     spw_reactor_free(f->reactor);
 }
 
+static void send_all(int raw, const char *data, size_t size)
+{
+    for (size_t sent = 0; sent < size;) {
+        ssize_t step = send(raw, data + sent, size - sent, MSG_NOSIGNAL);
+        assert_true(step > 0);
+        sent += (size_t)step;
+    }
+}
+
 static void send_wire(torture *t, int raw, const size_t *sizes, size_t count,
                       unsigned seed)
 {
     size_t size;
     char *wire = payload_wire(t->context, sizes, count, seed, &size);
-    for (size_t sent = 0; sent < size;) {
-        ssize_t step = send(raw, wire + sent, size - sent, MSG_NOSIGNAL);
-        assert_true(step > 0);
-        sent += (size_t)step;
-    }
+    send_all(raw, wire, size);
     free(wire);
 }
 
@@ -204,6 +211,53 @@ static void greets_and_receives_without_its_owner(void **state)
     assert_int_equal(spw_connection_interest(connection), SPW_INTEREST_READ);
     spw_connection_free(connection);
     close_all(&f);
+}
+
+/* Bytes of a message that are sent before it is known to be held. */
+static const size_t HEAD_BYTES = 5000;
+
+/* A peer sends the beginning of a large message while others have the room for it.
+ * Returns: all of it, to be freed. */
+static char *begin_held(torture *t, int raw, size_t *ret_size)
+{
+    spw_budget_limit_in_flight(t->budget, 4 << 20);
+    assert_true(spw__budget_admit(t->budget, 2 << 20, spw__clock_ms(), 0));
+    char *wire = payload_wire(t->context, LARGE, COUNT_OF(LARGE), 1, ret_size);
+    spw_budget_figures before, figures;
+    spw_budget_read(t->budget, &before);
+    send_all(raw, wire, HEAD_BYTES);
+    do
+        spw_budget_read(t->budget, &figures);
+    while (figures.held_back == before.held_back);
+    return wire;
+}
+
+static void a_first_message_waits_for_room(void **state)
+{
+    torture *t = *state;
+    for (int is_taken = 0; is_taken < 2; is_taken++) {
+        fixture f;
+        spw_payload *payload;
+        spw_connection *connection = NULL;
+        size_t size;
+        serve(t, &f);
+        int raw = connect_raw(&f);
+        char *wire = begin_held(t, raw, &size);
+        if (is_taken) {
+            connection = take(&f);
+            assert_status(spw_connection_receive(connection, &payload, NULL), AGAIN);
+        }
+        spw__budget_leave(t->budget, 2 << 20); /* who is parked looks by itself */
+        send_all(raw, wire + HEAD_BYTES, size - HEAD_BYTES);
+        if (!is_taken)
+            connection = take(&f);
+        assert_ok(loopback_receive(connection, NULL, &payload, NULL));
+        payload_assert(payload, LARGE, COUNT_OF(LARGE), 1);
+        spw_payload_free(payload);
+        spw_connection_free(connection);
+        free(wire);
+        close_all(&f);
+    }
 }
 
 static void greets_who_has_its_own_address_differently(void **state)
@@ -666,6 +720,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(greets_and_receives_without_its_owner),
+        SCENARIO(a_first_message_waits_for_room),
         SCENARIO(greets_who_has_its_own_address_differently),
         SCENARIO(a_greeting_that_the_socket_takes_in_pieces),
         SCENARIO(without_a_greeting_nothing_is_said),

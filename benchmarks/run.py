@@ -51,6 +51,9 @@ class Row:
     metrics: dict[str, tuple[str, float, float | None]]
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     """Of Spillway's side."""
+    has_nannies: bool = False
+    """Its workers are started by nannies, with malloc settings: Dask's, or ours. Stock
+    is run a third time, with ours."""
 
 
 def _sizes(way: str, mode: str) -> Row:
@@ -95,7 +98,9 @@ ROWS = {
         },
     ),
     "beside_transfer": Row(["beside_transfer.py"], {"p99_s": (LOWER, 0.5, 0.2)}),
-    "small_tasks": Row(["small_tasks.py"], {"cpu_s_per_task": (LOWER, 0.95, 0.8)}),
+    "small_tasks": Row(
+        ["small_tasks.py"], {"cpu_s_per_task": (LOWER, 0.95, 0.8)}, has_nannies=True
+    ),
     "receiver_memory": Row(
         ["receiver_memory.py"],
         {"peak_over_payload": (LOWER + " (absolute)", 1.02, None)},
@@ -135,16 +140,24 @@ def check_environments(stock: pathlib.Path) -> None:
         sys.exit(f"{stock} can import spillway, so it is not stock")
 
 
-def once(python: str, row: Row, plane: str) -> dict:
+def once(python: str, row: Row, plane: str, environment: dict[str, str]) -> dict:
     program = [str(HERE / row.program[0]), *row.program[1:]]
     done = subprocess.run(
         [python, *program, "--plane", plane],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env={**os.environ, **(row.environment if plane != "stock" else {})},
+        env={**os.environ, **environment},
     )
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def malloc_environment() -> dict[str, str]:
+    """Has Dask's nannies start workers with the malloc settings that Spillway gives."""
+    from spillway.dask.malloc_variables import SETTINGS
+
+    values = {one.variable: one.value for one in SETTINGS}
+    return {"DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON": repr(values)}
 
 
 def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
@@ -154,8 +167,15 @@ def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
         pair: dict = {"at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
         order = ["stock", "spillway"] if len(kept) % 2 == 0 else ["spillway", "stock"]
         for plane in order:
-            python = str(stock) if plane == "stock" else sys.executable
-            pair[plane] = once(python, ROWS[row], plane)
+            if plane == "stock":
+                pair[plane] = once(str(stock), ROWS[row], plane, {})
+            else:
+                ours = ROWS[row].environment
+                pair[plane] = once(sys.executable, ROWS[row], plane, ours)
+        if ROWS[row].has_nannies:
+            pair["stock, our malloc settings"] = once(
+                str(stock), ROWS[row], "stock", malloc_environment()
+            )
         pair["commit"] = commit()
         pair["load"] = os.getloadavg()[0]
         kept.append(pair)
@@ -209,6 +229,28 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def malloc_table() -> str:
+    """What the malloc settings alone do to stock, where nannies start the workers."""
+    lines = ["| row | metric | stock with our malloc settings / stock | pairs |"]
+    lines.append("|---|---|---|---|")
+    for row, described in ROWS.items():
+        path = RESULTS / f"{row}.json"
+        if not described.has_nannies or not path.exists():
+            continue
+        pairs = json.loads(path.read_text())
+        for metric in described.metrics:
+            ratios = [
+                pair["stock, our malloc settings"][metric] / pair["stock"][metric]
+                for pair in pairs
+            ]
+            low, middle, high = quartiles(ratios)
+            lines.append(
+                f"| {row} | {metric} | {middle:.3g} ({low:.3g} to {high:.3g}) "
+                f"| {len(pairs)} |"
+            )
+    return "\n".join(lines)
+
+
 def write_table() -> None:
     pages = f"""# Benchmarks
 
@@ -227,6 +269,12 @@ Machine: {os.cpu_count()} virtual cores, {platform.machine()}, Linux
 {pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()}.
 
 {table()}
+
+Sender and receiver of the other rows are started by no nanny, so both planes have the
+system's malloc settings there. What the settings that Spillway gives to workers of
+nannies do by themselves (docs/decisions/0006-malloc-settings.md), on stock:
+
+{malloc_table()}
 """
     TABLE.write_text(pages)
 

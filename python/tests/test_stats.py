@@ -64,6 +64,8 @@ def test_has_every_figure_in_plain_types():
         "in_flight",
         "pooled",
         "peak",
+        "in_flight_limit",
+        "held_back",
         "limit",
         "refusals",
     }

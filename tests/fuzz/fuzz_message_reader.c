@@ -24,6 +24,8 @@
 #define BYTES_LIMIT ((uint64_t)1 << 20)
 /* Bodies by reference cost the input nothing: no message is begun after so much. */
 #define REMOTE_LIMIT ((uint64_t)4 << 20)
+/* What a message that comes in pieces is held from. */
+enum { HOLD_FROM = 100 };
 
 static void require(bool condition)
 {
@@ -265,9 +267,25 @@ static void step(reading *run)
                                                size, &consumed, NULL);
         require(run->status != SPW_STATUS_OK || consumed == size ||
                 spw__message_reader_is_whole(run->reader) ||
+                spw__message_reader_is_held(run->reader) ||
                 spw__message_reader_is_remote(run->reader));
         run->place += consumed;
     }
+}
+
+/* A message that is held has been given nothing. */
+static void step_held(reading *run)
+{
+    size_t consumed, size;
+    spw_budget_figures figures;
+    spw_budget_read(run->budget, &figures);
+    require(figures.used_bytes[SPW_CHARGE_IN_FLIGHT] == 0);
+    require(spw__message_reader_missing(run->reader) >= HOLD_FROM);
+    require(spw__message_reader_direct(run->reader, &size) == NULL && size == 0);
+    require(spw__message_reader_feed(run->reader, "x", 1, &consumed, NULL) ==
+                SPW_STATUS_OK &&
+            consumed == 0);
+    run->status = spw__message_reader_go_on(run->reader, NULL);
 }
 
 static void check_lost(reading *run)
@@ -295,12 +313,17 @@ static void read_all(reading *run)
                                        &run->reader, NULL) == SPW_STATUS_OK);
     if (run->allows_references)
         spw__message_reader_allow_references(run->reader);
+    if (run->is_cut)
+        spw__message_reader_hold_from(run->reader, HOLD_FROM);
     run->memory_before = run->memory.live_bytes;
 
     while (run->status == SPW_STATUS_OK &&
-           (run->place < run->size || spw__message_reader_is_remote(run->reader)) &&
+           (run->place < run->size || spw__message_reader_is_held(run->reader) ||
+            spw__message_reader_is_remote(run->reader)) &&
            run->remote_bytes < REMOTE_LIMIT) {
-        if (spw__message_reader_is_remote(run->reader))
+        if (spw__message_reader_is_held(run->reader))
+            step_held(run);
+        else if (spw__message_reader_is_remote(run->reader))
             step_remote(run);
         else
             step(run);

@@ -8,6 +8,7 @@ python-snappy, and commit what changes. It writes
                                      the same with its frames of N bytes and more by
                                      reference, by address and by descriptor in turn
     corpus/sub_header/NAME-K         sub-header K of that message
+    corpus/side_channel/NAME         packets, as the fuzz target takes them
     ../unit/framing/stock_messages.h frames and first segment of each message
 """
 
@@ -174,8 +175,46 @@ def write_referenced(made: dict[str, list]) -> None:
             target.write_bytes(referenced(made[name], from_bytes))
 
 
+def packet(kind: int, *numbers: int, behind: bytes = b"", passed: int = 0) -> bytes:
+    """As fuzz_side_channel.c reads them; the numbers are epoch, number, place, and the
+    way with the errno."""
+    numbers += (0,) * (4 - len(numbers))
+    head = bytes([kind]) + b"SPWHOST" + np.array(numbers, dtype="<u8").tobytes()
+    data = head + behind
+    return len(data).to_bytes(2, "little") + bytes([passed]) + data
+
+
+def side_channels() -> dict[str, bytes]:
+    sender, by_descriptor, not_greeted = 1, 2, 4
+    way, taken, descriptor, chunk = 2, 3, 4, 5
+    bodies = b"".join(
+        packet(chunk, 1, number, offset, behind=bytes(350))
+        for number in range(3)
+        for offset in (0, 350)
+    )
+    passed = b"".join(packet(descriptor, 1, n, 700, passed=2) for n in range(3))
+    mixed = packet(descriptor, 1, 0, 700, passed=2)
+    mixed += packet(chunk, 1, 1, 0, behind=bytes(700)) + packet(descriptor, 1, 2, 700)
+    heard = packet(taken, 1, 2) + packet(taken, 1, 3) + packet(way, 2, 4, 0, 2)
+    hello = packet(1, 1, 0, 4096, behind=bytes(48))
+    return {
+        "bytes": bytes([by_descriptor]) + bodies,
+        "descriptors": bytes([by_descriptor]) + passed,
+        "descriptor_lost": bytes([by_descriptor]) + mixed,
+        "by_address": bytes([0]) + packet(chunk, 1, 0, 0),
+        "hello": bytes([not_greeted | by_descriptor]) + hello + bodies,
+        "sender_hears": bytes([sender]) + packet(taken, 1, 0) + heard + heard,
+        "sender_steps_down": bytes([sender | by_descriptor])
+        + packet(taken, 1, 0)
+        + packet(way, 2, 1, 10, 2)
+        + packet(taken, 2, 2)
+        + packet(way, 3, 2, 0, 3),
+        "sender_never_met": bytes([sender | not_greeted]) + packet(way, 1, 0, 0, 3),
+    }
+
+
 def main() -> None:
-    for corpus in ("message_reader", "sub_header"):
+    for corpus in ("message_reader", "sub_header", "side_channel"):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
     made = messages()
     for name, frames in made.items():
@@ -183,6 +222,8 @@ def main() -> None:
         (HERE / "corpus" / "message_reader" / name).write_bytes(wire)
         write_sub_headers(name, frames)
     write_referenced(made)
+    for name, packets in side_channels().items():
+        (HERE / "corpus" / "side_channel" / name).write_bytes(packets)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(

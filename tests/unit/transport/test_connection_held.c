@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "context/admission.h"
 #include "fake_system.h"
 #include "io_fault.h"
 #include "loopback.h"
 #include "payloads.h"
+#include "platform/clock.h"
 #include "transport/connection_state.h"
 
 enum { MIB = 1 << 20, LIMIT = 4 * MIB };
@@ -248,9 +250,9 @@ static void who_cannot_wait_is_let_in(void **state)
 {
     torture *t = *state;
     loopback pair;
-    two_peers at;
+    limit(t, LIMIT);
+    assert_true(spw__budget_admit(t->budget, 2 * MIB, spw__clock_ms(), 0));
     for (int has_reactor = 0; has_reactor < 2; has_reactor++) {
-        open_two(t, &at);
         TRY(has_reactor ? loopback_open_away(t->context, 2, 0, &pair, &t->error)
                         : loopback_open(t->context, "127.0.0.1", &pair, &t->error));
         if (has_reactor)
@@ -260,12 +262,10 @@ static void who_cannot_wait_is_let_in(void **state)
             RECEIVE(pair.server, pair.client, BODY, seed);
         }
         loopback_close(&pair);
-        close_two(&at);
     }
     return;
 end:
     loopback_close(&pair);
-    close_two(&at);
 }
 
 int main(void)

@@ -170,7 +170,6 @@ async def test_a_worker_killed_while_it_sends_is_made_up_for(tmp_path):
         assert total == int(array_of(5, 300 * MIB).sum(dtype="u8"))
         assert os.path.exists(mark)
         stats = (await client.run(spillway.stats, workers=[target]))[target]
-        assert stats["connections"]["failed"] > 0
         assert stats["budget"]["in_flight"] == 0
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 PEERS = 6
 BODY = 12 * MIB
-LIMIT = 30 * MIB
+LIMIT = 18 * MIB
 
 
 @pytest.fixture(params=["same_host", "stream"])

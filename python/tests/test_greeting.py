@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import sys
+import threading
 import time
 
 import dask
@@ -231,11 +232,39 @@ async def test_many_peers_at_once():
             comm.abort()
 
 
-async def test_who_was_not_taken_is_closed_with_the_listener():
+async def test_who_was_greeted_is_served_after_the_listener_was_stopped():
+    async with listening(OURS) as (listener, accepted):
+        with plain_socket(listener) as raw:
+            message_from(raw)  # the loop has not heard of it
+            raw.sendall(handshake() + wire_oracle.write_plain("hello"))
+            listener.stop()
+            served = await soon(accepted.get())
+            assert await soon(served.read()) == "hello"
+            await served.write("there")
+            assert message_from(raw) == "there"
+            served.abort()
+
+
+async def test_who_was_greeted_is_closed_when_handshakes_are_aborted():
     async with listening(OURS) as (listener, accepted):
         with plain_socket(listener) as raw:
             message_from(raw)
+            raw.sendall(handshake())
             listener.stop()
+            listener.abort_handshaking_comms()
+            loop = asyncio.get_running_loop()
+            raw.setblocking(False)
+            assert await soon(loop.sock_recv(raw, 1)) == b""
+        assert accepted.empty()
+
+
+async def test_a_listener_without_its_loop_closes_whom_it_has_greeted():
+    async with listening(OURS) as (listener, accepted):
+        with plain_socket(listener) as raw:
+            message_from(raw)
+            stop = threading.Thread(target=listener.stop)
+            stop.start()
+            stop.join()
             assert raw.recv(1) == b""
         assert accepted.empty()
 

@@ -354,6 +354,13 @@ def _done(loop: asyncio.AbstractEventLoop) -> asyncio.Future:
     return done
 
 
+def _is_running_here(loop: asyncio.AbstractEventLoop | None) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 def _close_dangling(stream: Stream, comm: str) -> None:
     """A comm was dropped without being closed; may run in any thread."""
     if not stream.is_open():
@@ -427,6 +434,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         self._listeners: list[_native.Listener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task] = set()
+        self._aborts_handshakes = False
         self._bound: tuple[str, int] | None = None
         # What each of them says on its own.
         self._greetings: dict[_native.Listener, dict[bool, Greeting]] = {}
@@ -479,11 +487,21 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 self._greetings[listener] = said
 
     def stop(self) -> None:
+        """Accept no more. Who has been told our half of the handshake counts as
+        connected there, and is served."""
+        if _is_running_here(self._loop):
+            for listener in self._greetings:
+                self._accept(listener)
         listeners, self._listeners = self._listeners, []
         self._greetings.clear()
         for listener in listeners:
             self._loop.remove_reader(listener.fileno())
             listener.close()
+
+    def abort_handshaking_comms(self) -> None:
+        """Close those that are not served yet, once the listener is stopped."""
+        self._aborts_handshakes = True  # of those that have no comm yet
+        super().abort_handshaking_comms()
 
     def _accept(self, listener: _native.Listener) -> None:
         while listener in self._listeners:
@@ -527,13 +545,13 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError:
             return  # gone before it was served
-        if not self._listeners:
+        greeting = said.get(stream.local()[0] == stream.peer()[0])
+        if not self._listeners and (greeting is None or self._aborts_handshakes):
             # Stopped between accept and here; nobody would answer the handshake.
             stream.abort()
             return
         peer = self.prefix + unparse_host_port(*stream.peer())
         offload_bytes = _offload_bytes(self._connection_args)
-        greeting = said.get(stream.local()[0] == stream.peer()[0])
         comm = self.comm_class(
             stream, local, peer, self.deserialize, offload_bytes, greeting=greeting
         )

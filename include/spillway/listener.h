@@ -16,8 +16,9 @@ enum { SPW_GREETING_BYTES_MAX = 64 * 1024 };
 /* A greeting is the one frame of a message that is sent to each peer as soon as it is
  * accepted; 0 bytes: none is. */
 typedef struct spw_listener_options {
-    size_t struct_size;                /* set by SPW_LISTENER_OPTIONS_INIT */
-    spw_connection_options connection; /* with completions; user is of no use */
+    size_t struct_size;                       /* set by SPW_LISTENER_OPTIONS_INIT */
+    const spw_connection_options *connection; /* required, with completions; user is of
+                                                 no use */
     const void *greeting;
     size_t greeting_bytes;
     const void *greeting_same_host; /* in its place, for a peer whose address is the one
@@ -27,8 +28,7 @@ typedef struct spw_listener_options {
 
 #define SPW_LISTENER_OPTIONS_INIT                                                      \
     {                                                                                  \
-        .struct_size = sizeof(spw_listener_options),                                   \
-        .connection = SPW_CONNECTION_OPTIONS_INIT                                      \
+        .struct_size = sizeof(spw_listener_options)                                    \
     }
 
 /* Bind and listen on a numeric host. An IPv6 listener takes IPv6 only, so that both

@@ -86,10 +86,11 @@ struct spw_connection {
 enum { SPW__READ_AHEAD_LEAST = 8 * 1024, SPW__READ_AHEAD_MOST = 64 * 1024 };
 
 /* Errors: INVALID_ARGUMENT. */
-spw_status spw__connection_check_options(const spw_connection_options *options,
-                                         spw_error *error);
-/* Make an open connection of an accepted descriptor.
- * Takes: descriptor, on success only. Errors: NO_MEMORY, INVALID_ARGUMENT. */
+spw_status spw__connection_read_options(const spw_connection_options *given,
+                                        spw_connection_options *ret_options,
+                                        spw_error *error);
+/* Make an open connection of an accepted descriptor, with options that were read.
+ * Takes: descriptor, on success only. Errors: NO_MEMORY. */
 spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  const spw__socket_address *peer,
                                  const spw_connection_options *options,

@@ -7,9 +7,11 @@
 #include <stdint.h>
 
 #include "spillway/buffer.h"
+#include "spillway/file.h"
 
 typedef enum spw_memory_kind {
-    SPW_MEMORY_HOST = 0 /* file ranges and device memory get numbers of their own */
+    SPW_MEMORY_HOST = 0,
+    SPW_MEMORY_FILE = 1 /* a range of a file; device memory gets a number of its own */
 } spw_memory_kind;
 
 enum {
@@ -33,8 +35,11 @@ typedef struct spw_slice {
     uint32_t flags; /* SPW_SLICE_... */
     uint32_t codec; /* spw_codec_id: how the bytes are stored */
     uint32_t reserved;
-    spw_buffer *buffer;  /* the slice holds one reference */
-    uint64_t offset;     /* into the buffer */
+    union {                 /* the slice holds one reference, by its kind */
+        spw_buffer *buffer; /* SPW_MEMORY_HOST */
+        spw_file *file;     /* SPW_MEMORY_FILE */
+    };
+    uint64_t offset;     /* into the buffer or the file */
     uint64_t size;       /* bytes */
     uint64_t plain_size; /* bytes after decoding; equal to size without a codec */
     uint64_t checksum;   /* XXH3, valid with SPW_SLICE_HAS_CHECKSUM */
@@ -52,8 +57,11 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_payload_create(spw_context *context,
 /* Takes: payload (NULL allowed) with the references that its slices hold. */
 SPW_EXPORT void spw_payload_free(spw_payload *payload);
 
-/* Append a slice. Takes: slice->buffer's reference, on success only.
- * Errors: NO_MEMORY, INVALID_ARGUMENT (outside its buffer). */
+/* Append a slice.
+ * Takes: the reference to slice->buffer or slice->file, on success only. Borrows:
+ * slice, during the call. Thread: the payload's.
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (outside its buffer, past the end of what a file
+ * can have, of an unknown kind). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_payload_append(spw_payload *payload,
                                                        const spw_slice *slice,
                                                        spw_error *error);
@@ -62,10 +70,14 @@ SPW_EXPORT size_t spw_payload_count(const spw_payload *payload);
 SPW_EXPORT const spw_slice *spw_payload_slices(const spw_payload *payload);
 SPW_EXPORT uint64_t spw_payload_bytes(const spw_payload *payload);
 
-/* The address of a host slice's first byte. */
+/* The address of a slice's first byte.
+ * Borrows: the memory, as long as the slice holds its buffer. Returns: NULL for a slice
+ * that is not in memory. Thread: any. */
 static inline void *spw_slice_data(const spw_slice *slice)
 {
-    return (char *)spw_buffer_data(slice->buffer) + slice->offset;
+    return slice->kind == SPW_MEMORY_HOST
+               ? (char *)spw_buffer_data(slice->buffer) + slice->offset
+               : NULL;
 }
 
 #endif

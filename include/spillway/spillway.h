@@ -12,6 +12,7 @@
 #include "spillway/codec.h"
 #include "spillway/connection.h"
 #include "spillway/context.h"
+#include "spillway/file.h"
 #include "spillway/listener.h"
 #include "spillway/payload.h"
 #include "spillway/pool.h"

@@ -128,6 +128,9 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
 /* Have a thread go on with receiving by the stream whenever one is free. Only while it
  * is home. Returns: whether it went. */
 bool spw__connection_go_now(spw_connection *connection);
+/* Have a thread send from the queue, however little it is. Only while sending is home.
+ * Returns: whether it went. */
+bool spw__connection_go_send(spw_connection *connection);
 /* If so many bytes are too many for the owner's thread, send the direction away until
  * it has moved them. Only while it is home. Returns: whether it went. */
 bool spw__connection_send_away(spw_connection *connection, direction *way,

@@ -54,7 +54,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_payload_create(spw_context *context,
                                                        size_t capacity,
                                                        spw_payload **ret_payload,
                                                        spw_error *error);
-/* Takes: payload (NULL allowed) with the references that its slices hold. */
+/* End a payload.
+ * Takes: payload (NULL allowed) with the references that its slices hold. Thread: the
+ * payload's; release callbacks run. */
 SPW_EXPORT void spw_payload_free(spw_payload *payload);
 
 /* Append a slice.
@@ -65,9 +67,14 @@ SPW_EXPORT void spw_payload_free(spw_payload *payload);
 SPW_EXPORT SPW_NODISCARD spw_status spw_payload_append(spw_payload *payload,
                                                        const spw_slice *slice,
                                                        spw_error *error);
+/* Returns: how many slices it has. Thread: the payload's. */
 SPW_EXPORT size_t spw_payload_count(const spw_payload *payload);
-/* Borrows: the array, until the payload changes. */
+/* The slices, in order.
+ * Borrows: the array, until the payload changes or ends; whoever keeps a slice's buffer
+ * or file longer takes a reference of its own. Returns: spw_payload_count of them.
+ * Thread: the payload's. */
 SPW_EXPORT const spw_slice *spw_payload_slices(const spw_payload *payload);
+/* Returns: the sum of the slices' sizes. Thread: the payload's. */
 SPW_EXPORT uint64_t spw_payload_bytes(const spw_payload *payload);
 
 /* The address of a slice's first byte.

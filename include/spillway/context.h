@@ -74,7 +74,8 @@ typedef enum spw_copy_reason {
     SPW_COPY_NONCONTIGUOUS = 2, /* the sender's buffer had strides */
     SPW_COPY_DECOMPRESSED = 3,  /* written by a decompressor into its region */
     SPW_COPY_METADATA = 4,      /* message headers handed out as bytes */
-    SPW_COPY_REASON_COUNT = 5
+    SPW_COPY_MERGED = 5,        /* parts of one buffer that did not lie side by side */
+    SPW_COPY_REASON_COUNT = 6
 } spw_copy_reason;
 
 /* The name of a reason, such as "read_ahead".

@@ -77,6 +77,27 @@ SPW_EXPORT const spw_slice *spw_payload_slices(const spw_payload *payload);
 /* Returns: the sum of the slices' sizes. Thread: the payload's. */
 SPW_EXPORT uint64_t spw_payload_bytes(const spw_payload *payload);
 
+typedef enum spw_merge_copy {
+    SPW_MERGE_NEVER = 0,    /* what does not lie side by side is refused */
+    SPW_MERGE_IF_NEEDED = 1 /* it is copied once, into a buffer of its own */
+} spw_merge_copy;
+
+/* Make one slice of all the bytes of a payload, without a copy if its slices lie side
+ * by side: each is of the buffer of the one before it, and begins where that one ends.
+ * What touches by chance is not merged: two buffers, and so two owners, stay apart.
+ * Slices without bytes are skipped wherever they are. The result is writeable if every
+ * slice is, also those without bytes, and also if it is a copy. Returns: a slice, with
+ * a reference of the caller's to its buffer. A copy starts on a 64-byte boundary, is
+ * charged HELD and counted as SPW_COPY_MERGED; bytes that were not there at all are an
+ * empty buffer. Thread: any that may use the payload, which stays as it is. Errors:
+ * INVALID_ARGUMENT (SPW_MERGE_NEVER, and the message names by its index the first slice
+ * that does not follow the one before it; a slice that is compressed, or not in host
+ * memory; an unknown choice), NO_MEMORY, LIMIT_EXCEEDED. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_payload_merge(const spw_payload *payload,
+                                                      spw_merge_copy copy,
+                                                      spw_slice *ret_slice,
+                                                      spw_error *error);
+
 /* The address of a slice's first byte.
  * Borrows: the memory, as long as the slice holds its buffer. Returns: NULL for a slice
  * that is not in memory. Thread: any. */

@@ -156,6 +156,7 @@ const char *spw_copy_reason_name(spw_copy_reason reason)
         [SPW_COPY_NONCONTIGUOUS] = "noncontiguous",
         [SPW_COPY_DECOMPRESSED] = "decompressed",
         [SPW_COPY_METADATA] = "metadata",
+        [SPW_COPY_MERGED] = "merged",
     };
     return (unsigned)reason < SPW_COPY_REASON_COUNT ? NAMES[reason] : "unknown";
 }

@@ -115,3 +115,8 @@ void spw__payload_replace(spw_payload *payload, size_t index, spw_buffer *buffer
     slice->buffer = buffer;
     slice->offset = 0;
 }
+
+spw_context *spw__payload_context(const spw_payload *payload)
+{
+    return payload->context;
+}

@@ -9,7 +9,7 @@ SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
 
 .PHONY: help build unit python check asan tsan torture fuzz compat dask-suite \
 	dask-suite-large bench \
-	layers style symbols format format-check
+	layers style headers symbols format format-check install
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 18
@@ -27,7 +27,7 @@ python: ## the Python tests; ARGS goes to pytest
 	@$(SETUP)
 	python -m pytest $(ARGS)
 
-check: format-check layers style unit symbols ## what a commit must pass, in under two minutes
+check: format-check layers style headers unit symbols ## what a commit must pass, in under two minutes
 
 asan: ## the C tests under AddressSanitizer and UBSan
 	@$(SETUP)
@@ -65,11 +65,21 @@ bench: ## the benchmarks, stock and Spillway in one run; ARGS goes to them
 	@$(SETUP)
 	python benchmarks/run.py $(ARGS)
 
+install: ## the C library, headers, spillway.pc and CMake package; PREFIX, DESTDIR
+	@. tools/setup.sh; install_missing run; make_venv examples
+	cmake -S . -B build/install -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	    -DCMAKE_INSTALL_PREFIX=$(or $(PREFIX),/usr/local) >/dev/null
+	cmake --build build/install --target spillway
+	cmake --install build/install
+
 layers: ## which folder includes which, against src/layers.txt
 	@python3 tools/check_layers.py
 
 style: ## banned calls, sizes and names
 	@python3 tools/check_style.py
+
+headers: ## what each public declaration has to say
+	@python3 tools/check_headers.py
 
 symbols: build ## what the library exports, against tests/abi/exported_symbols.txt
 	@python3 tools/check_symbols.py build/dev/libspillway.so

@@ -80,7 +80,7 @@ install_missing() {
 fingerprint() {
     {
         version_of "$python"
-        find CMakeLists.txt pyproject.toml README.md LICENSE include src python/native \
+        find CMakeLists.txt cmake pyproject.toml README.md LICENSE include src python/native \
             python/spillway constraints/newest.txt tools/setup.sh -type f \
             ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     } | sha256sum

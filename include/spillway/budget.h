@@ -33,7 +33,9 @@ typedef struct spw_budget_figures {
 SPW_EXPORT SPW_NODISCARD spw_status spw_budget_create(uint64_t limit_bytes,
                                                       spw_budget **ret_budget,
                                                       spw_error *error);
-/* Takes: budget (NULL allowed), in which nothing may be charged any more. */
+/* End a budget.
+ * Takes: budget (NULL allowed), in which nothing may be charged any more. Thread: any.
+ */
 SPW_EXPORT void spw_budget_free(spw_budget *budget);
 
 /* Charge bytes, or refuse and change nothing. Before it refuses, whatever the pools of
@@ -54,7 +56,8 @@ SPW_EXPORT void spw_budget_move(spw_budget *budget, spw_charge from, spw_charge 
 /* Give back an earlier charge. Thread: any. */
 SPW_EXPORT void spw_budget_release(spw_budget *budget, spw_charge charge,
                                    uint64_t bytes);
-/* Thread: any; the figures are read one after another, not as one snapshot. */
+/* Read all figures, one after another, not as one snapshot.
+ * Returns: in ret_figures, of the caller's. Thread: any. */
 SPW_EXPORT void spw_budget_read(const spw_budget *budget,
                                 spw_budget_figures *ret_figures);
 

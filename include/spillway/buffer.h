@@ -35,14 +35,21 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_buffer_wrap(spw_context *context, void *
                                                     spw_error *error);
 /* Takes one more reference. Returns: buffer. Thread: any. */
 SPW_EXPORT spw_buffer *spw_buffer_ref(spw_buffer *buffer);
-/* Drops one reference (NULL allowed). Thread: any. */
+/* Drop a reference.
+ * Takes: one reference (NULL allowed). Thread: any; the last one calls the release
+ * callback. */
 SPW_EXPORT void spw_buffer_unref(spw_buffer *buffer);
 
-/* Borrows: the memory, until the caller's reference goes. */
+/* The memory of a buffer.
+ * Borrows: the memory, until the caller's reference goes. Returns: its first byte, also
+ * of an empty buffer. Thread: any; what is written, one decides with the others. */
 SPW_EXPORT void *spw_buffer_data(const spw_buffer *buffer);
+/* Returns: how many bytes it has, as create or wrap was told. Thread: any. */
 SPW_EXPORT size_t spw_buffer_size(const spw_buffer *buffer);
+/* Returns: whether it may be written to; nothing enforces it. Thread: any. */
 SPW_EXPORT bool spw_buffer_is_writeable(const spw_buffer *buffer);
-/* Move the charge of a buffer of our own (nothing for a wrapped one). */
+/* Move the charge of a buffer of our own (nothing for a wrapped one).
+ * Thread: any, one at a time. */
 SPW_EXPORT void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge);
 
 #endif

@@ -10,12 +10,15 @@ SPW_EXPORT spw_codec_id spw_codec_by_name(const char *name);
 
 /* How many bytes a compressed frame claims to hold, checked against what its codec can
  * reach from its size. A zlib or zstd frame may not say: UNSUPPORTED, use
- * spw_codec_expand. Thread: any. Errors: CORRUPT, UNSUPPORTED. */
+ * spw_codec_expand.
+ * Borrows: data, during the call. Returns: the bytes after decompression. Thread: any.
+ * Errors: CORRUPT, UNSUPPORTED. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_codec_plain_size(spw_codec_id codec,
                                                          const void *data, size_t size,
                                                          uint64_t *ret_plain_size,
                                                          spw_error *error);
-/* Decompress into exactly out_size bytes. Thread: any.
+/* Decompress into exactly out_size bytes.
+ * Borrows: data and out, during the call. Thread: any.
  * Errors: CORRUPT (the frame does not decompress to exactly that), NO_MEMORY. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_codec_decompress(spw_codec_id codec,
                                                          const void *data, size_t size,
@@ -23,7 +26,8 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_codec_decompress(spw_codec_id codec,
                                                          spw_error *error);
 /* Decompress a frame that does not say its size: grows an own buffer, by what arrives,
  * up to the context's bytes_per_message and its budget.
- * Returns: one reference to a buffer of exactly the plain size.
+ * Borrows: data, during the call. Returns: one reference to a buffer of exactly the
+ * plain size. Thread: any.
  * Errors: CORRUPT, NO_MEMORY, LIMIT_EXCEEDED. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_codec_expand(
     spw_context *context, spw_codec_id codec, const void *data, size_t size,

@@ -27,6 +27,8 @@ typedef enum spw_log_level {
     SPW_LOG_DEBUG = 4
 } spw_log_level;
 
+/* Thread: write is called from any, also from several at once, and calls nothing of the
+ * library. message is only for the call. */
 typedef struct spw_log_hook {
     void (*write)(void *user, spw_log_level level, const char *message);
     void *user;
@@ -47,6 +49,10 @@ typedef enum spw_pool_use {
     SPW_POOL_ON = 2       /* the pool (pool.h); the allocator has what is small */
 } spw_pool_use;
 
+/* As every option struct: zero means the default; it grows at its end; a program that
+ * was built with an older header gets the defaults for what it does not know, and one
+ * that sets what only a newer library knows is refused. What stands inside one, such as
+ * spw_limits, never grows. */
 typedef struct spw_context_options {
     size_t struct_size;      /* set by SPW_CONTEXT_OPTIONS_INIT */
     spw_allocator allocator; /* all zero: the C library's */
@@ -68,10 +74,13 @@ typedef enum spw_copy_reason {
     SPW_COPY_NONCONTIGUOUS = 2, /* the sender's buffer had strides */
     SPW_COPY_DECOMPRESSED = 3,  /* written by a decompressor into its region */
     SPW_COPY_METADATA = 4,      /* message headers handed out as bytes */
-    SPW_COPY_REASON_COUNT = 5
+    SPW_COPY_MERGED = 5,        /* parts of one buffer that did not lie side by side */
+    SPW_COPY_REASON_COUNT = 6
 } spw_copy_reason;
 
-/* The name of a reason, such as "read_ahead". Thread: any. */
+/* The name of a reason, such as "read_ahead".
+ * Returns: a string that lives for ever, "unknown" for a value that is none. Thread:
+ * any. */
 SPW_EXPORT const char *spw_copy_reason_name(spw_copy_reason reason);
 
 typedef struct spw_figures {
@@ -88,7 +97,8 @@ typedef struct spw_figures {
 } spw_figures;
 
 /* Make a context.
- * Borrows: options->budget until the last reference to the context is gone.
+ * Borrows: options, during the call; options->budget, and what allocator and log point
+ * to, until the last reference to the context is gone.
  * Returns: one reference. Thread: any.
  * Errors: NO_MEMORY, INVALID_ARGUMENT (no budget, half an allocator, an unknown use of
  * the pool, unknown tail). */
@@ -96,11 +106,15 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_context_create(
     const spw_context_options *options, spw_context **ret_context, spw_error *error);
 /* Takes one more reference. Returns: context. Thread: any. */
 SPW_EXPORT spw_context *spw_context_ref(spw_context *context);
-/* Drops one reference (NULL allowed). Everything made from the context holds one, so
- * the order of unref calls does not matter. Thread: any. */
+/* Drop a reference. Everything made from the context holds one, so the order in which
+ * the caller lets go does not matter.
+ * Takes: one reference (NULL allowed). Thread: any. */
 SPW_EXPORT void spw_context_unref(spw_context *context);
 
+/* Returns: the budget that the context borrows. Thread: any. */
 SPW_EXPORT spw_budget *spw_context_budget(const spw_context *context);
+/* Read all figures, one after another, not as one snapshot.
+ * Returns: in ret_figures, of the caller's. Thread: any. */
 SPW_EXPORT void spw_context_read_figures(const spw_context *context,
                                          spw_figures *ret_figures);
 /* Count a copy that the caller made on the library's behalf. Thread: any. */

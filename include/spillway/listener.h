@@ -16,8 +16,9 @@ enum { SPW_GREETING_BYTES_MAX = 64 * 1024 };
 /* A greeting is the one frame of a message that is sent to each peer as soon as it is
  * accepted; 0 bytes: none is. */
 typedef struct spw_listener_options {
-    size_t struct_size;                /* set by SPW_LISTENER_OPTIONS_INIT */
-    spw_connection_options connection; /* with completions; user is of no use */
+    size_t struct_size;                       /* set by SPW_LISTENER_OPTIONS_INIT */
+    const spw_connection_options *connection; /* required, with completions; user is of
+                                                 no use */
     const void *greeting;
     size_t greeting_bytes;
     const void *greeting_same_host; /* in its place, for a peer whose address is the one
@@ -27,21 +28,21 @@ typedef struct spw_listener_options {
 
 #define SPW_LISTENER_OPTIONS_INIT                                                      \
     {                                                                                  \
-        .struct_size = sizeof(spw_listener_options),                                   \
-        .connection = SPW_CONNECTION_OPTIONS_INIT                                      \
+        .struct_size = sizeof(spw_listener_options)                                    \
     }
 
 /* Bind and listen on a numeric host. An IPv6 listener takes IPv6 only, so that both
  * families can share a port.
- * Returns: a listener to be freed by spw_listener_free. Thread: the owner's.
+ * Borrows: host, during the call; context gets a reference of its own. Returns: a
+ * listener to be freed by spw_listener_free. Thread: the owner's.
  * Errors: ADDRESS (in use, not ours; errno tells), NO_MEMORY, IO. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_listener_start(spw_context *context,
                                                        const char *host, uint16_t port,
                                                        int backlog,
                                                        spw_listener **ret_listener,
                                                        spw_error *error);
-/* Stops listening; closes what was accepted and not taken. Takes: listener (NULL
- * allowed). */
+/* Stop listening, and close what was accepted and not taken.
+ * Takes: listener (NULL allowed). Thread: the owner's. */
 SPW_EXPORT void spw_listener_free(spw_listener *listener);
 
 /* Let the threads behind the completions accept, until the listener is freed.
@@ -52,16 +53,21 @@ SPW_EXPORT void spw_listener_free(spw_listener *listener);
 SPW_EXPORT SPW_NODISCARD spw_status spw_listener_serve(
     spw_listener *listener, const spw_listener_options *options, spw_error *error);
 
+/* Returns: the descriptor to watch for reading, another one once the listener serves;
+ * it lives as long as the listener. Thread: the owner's. */
 SPW_EXPORT int spw_listener_descriptor(const spw_listener *listener);
-/* The bound address. Returns: text that lives as long as the listener. */
+/* The bound address.
+ * Returns: text that lives as long as the listener, and the port. Thread: any. */
 SPW_EXPORT void spw_listener_local(const spw_listener *listener, const char **ret_host,
                                    uint16_t *ret_port);
 /* Accept one connection, or take one that a thread accepted: what its peer has said
  * since is received as usual, also when the peer has closed the connection meanwhile.
  * A listener that serves does not look at options (NULL allowed), and after an error it
  * accepts no more until this is called once again.
- * Errors: AGAIN when none waits; IO (out of descriptors: errno tells), NO_MEMORY;
- * CLOSED (the listener of a parent process serves there). */
+ * Borrows: what options point to, as spw_connection_connect. Returns: an open
+ * connection to be freed by spw_connection_free. Thread: the owner's.
+ * Errors: AGAIN when none waits; IO (out of descriptors: errno tells), NO_MEMORY,
+ * INVALID_ARGUMENT; CLOSED (the listener of a parent process serves there). */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_listener_accept(spw_listener *listener, const spw_connection_options *options,
                     spw_connection **ret_connection, spw_error *error);

@@ -34,13 +34,17 @@ SPW_EXPORT void spw_reactor_free(spw_reactor *reactor);
  * spw_completions_free. Thread: the owner's. Errors: NO_MEMORY, IO (errno tells). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_completions_create(
     spw_reactor *reactor, spw_completions **ret_completions, spw_error *error);
-/* Takes: completions (NULL allowed), all of whose connections have been freed. */
+/* End completions.
+ * Takes: completions (NULL allowed), all of whose connections have been freed. Thread:
+ * the owner's. */
 SPW_EXPORT void spw_completions_free(spw_completions *completions);
-/* A descriptor that is readable as long as connections wait in next. */
+/* Returns: a descriptor that is readable as long as connections wait in next; it lives
+ * as long as the completions, and is only to be watched. Thread: any. */
 SPW_EXPORT int spw_completions_descriptor(const spw_completions *completions);
 /* Take a connection back, of which something has been received or everything been sent,
  * or which has ended: call receive, look at interest and reap.
- * Returns: NULL when there is none. */
+ * Returns: a connection, which is nobody else's, or NULL when there is none. Thread:
+ * the owner's. */
 SPW_EXPORT spw_connection *spw_completions_next(spw_completions *completions);
 
 #endif

@@ -37,23 +37,28 @@ typedef struct spw_meetings_options {
     }
 
 /* Make a place to meet.
- * Returns: meetings to be freed by spw_meetings_free. Thread: the owner's of the
- * connections that meet there. Errors: NO_MEMORY, ADDRESS (the path is too long for a
- * socket), IO (errno tells), INVALID_ARGUMENT. */
+ * Borrows: options with what they point to, during the call; context gets a reference
+ * of its own. Returns: meetings to be freed by spw_meetings_free. Thread: the owner's
+ * of the connections that meet there. Errors: NO_MEMORY, ADDRESS (the path is too long
+ * for a socket), IO (errno tells), INVALID_ARGUMENT. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_meetings_create(spw_context *context, const spw_meetings_options *options,
                     spw_meetings **ret_meetings, spw_error *error);
-/* Takes: meetings (NULL allowed), all of whose connections have been freed. */
+/* End a place to meet.
+ * Takes: meetings (NULL allowed), all of whose connections have been freed. Thread: the
+ * owner's. */
 SPW_EXPORT void spw_meetings_free(spw_meetings *meetings);
 
-/* Readable when on_readable is to be called. */
+/* Returns: a descriptor that is readable when on_readable is to be called; it lives as
+ * long as the meetings, and is only to be watched. Thread: any. */
 SPW_EXPORT int spw_meetings_descriptor(const spw_meetings *meetings);
-/* Where to come to; lives as long as the meetings. */
+/* Where to come to, for the peer to be told.
+ * Returns: a path that lives as long as the meetings. Thread: any. */
 SPW_EXPORT const char *spw_meetings_path(const spw_meetings *meetings);
-/* Let in who has come. Errors: why bodies go a lesser way than the best between a
- * connection that meets its peer here and that one, in either direction: news, once for
- * each time, after which everything works all the same. The descriptor stays readable
- * while there are more. */
+/* Let in who has come. Thread: the owner's. Errors: why bodies go a lesser way than the
+ * best between a connection that meets its peer here and that one, in either direction:
+ * news, once for each time, after which everything works all the same. The descriptor
+ * stays readable while there are more. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_meetings_on_readable(spw_meetings *meetings,
                                                              spw_error *error);
 
@@ -61,7 +66,8 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_meetings_on_readable(spw_meetings *meeti
  * with own_nonce, and go to peer_path, to say peer_nonce, when there is first something
  * large to send. Once for a connection, which has completions. The two nonces are known
  * to the two peers alone.
- * Borrows: meetings, until the connection is freed. Errors: NO_MEMORY,
+ * Borrows: meetings, until the connection is freed; the rest, during the call. Thread:
+ * the owner's. Errors: NO_MEMORY,
  * INVALID_ARGUMENT (no completions, a path too long, a second time), and as receive
  * where the connection has ended. */
 SPW_EXPORT SPW_NODISCARD spw_status

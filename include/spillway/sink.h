@@ -5,8 +5,9 @@
 
 #include "spillway/payload.h"
 
-/* Threading contract: a connection calls its sink from the thread that drives the
- * connection, and one sink may serve several connections at once. */
+/* Thread: a connection calls its sink from where it receives at the time, its owner's
+ * thread or one of the reactor's. One sink may serve several connections at once, so
+ * that calls may come from several threads at once. */
 typedef struct spw_sink_ops {
     /* A place of size bytes (> 0), which holds whatever was there before. Returns: a
      * slice whose buffer reference is the caller's, to be ended by exactly one commit
@@ -28,7 +29,8 @@ typedef struct spw_sink {
 
 /* The sink that takes every body to a heap buffer of its own: charged IN_FLIGHT when
  * reserved and HELD once committed.
- * Borrows: context, for as long as the sink is used. Thread: any. */
+ * Borrows: context, for as long as the sink is used. Returns: a sink, which needs no
+ * ending. Thread: any. */
 SPW_EXPORT spw_sink spw_sink_heap(spw_context *context);
 
 #endif

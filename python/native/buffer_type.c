@@ -51,3 +51,10 @@ PyObject *buffer_view(module_state *state, spw_buffer *buffer)
     Py_DECREF(self);
     return view;
 }
+
+const spw_buffer *buffer_behind(module_state *state, PyObject *object)
+{
+    if (!Py_IS_TYPE(object, state->buffer_type))
+        return NULL;
+    return ((buffer_object *)object)->buffer;
+}

@@ -10,4 +10,8 @@ PyTypeObject *buffer_type_create(PyObject *module);
  * Takes: one more reference to buffer. Returns: NULL with an exception set. */
 PyObject *buffer_view(module_state *state, spw_buffer *buffer);
 
+/* Borrows: the memory behind a Buffer, as long as that lives. Returns: NULL, without an
+ * exception, for any other object. */
+const spw_buffer *buffer_behind(module_state *state, PyObject *object);
+
 #endif

@@ -85,15 +85,17 @@ static PyObject *listener_serve(PyObject *object, PyObject *args, PyObject *keyw
     listener_object *self = (listener_object *)object;
     module_state *state = module_state_of(object);
     spw_listener_options options = SPW_LISTENER_OPTIONS_INIT;
+    spw_connection_options of_each = SPW_CONNECTION_OPTIONS_INIT;
     PyObject *completions;
     Py_ssize_t size, same_host_size;
     if (!PyArg_ParseTupleAndKeywords(
             args, keywords, "O!O&y#y#|z:serve", names, state->completions_type,
-            &completions, milliseconds_argument, &options.connection.user_timeout_ms,
+            &completions, milliseconds_argument, &of_each.user_timeout_ms,
             &options.greeting, &size, &options.greeting_same_host, &same_host_size,
-            &options.connection.loopback_congestion))
+            &of_each.loopback_congestion))
         return NULL;
-    options.connection.completions = completions_of(completions);
+    of_each.completions = completions_of(completions);
+    options.connection = &of_each;
     options.greeting_bytes = (size_t)size;
     options.greeting_same_host_bytes = (size_t)same_host_size;
     spw_listener *listener = opened(object);

@@ -8,6 +8,8 @@
 #include "decompress.h"
 #include "listener_type.h"
 #include "meetings_type.h"
+#include "merge_functions.h"
+#include "merged_type.h"
 #include "native_figures.h"
 #include "pool_functions.h"
 #include "raise_status.h"
@@ -55,6 +57,9 @@ static int add_types(PyObject *module, module_state *state)
     if (state->meetings_type == NULL ||
         PyModule_AddType(module, state->meetings_type) < 0)
         return -1;
+    state->merged_type = merged_type_create(module);
+    if (state->merged_type == NULL || PyModule_AddType(module, state->merged_type) < 0)
+        return -1;
     return 0;
 }
 
@@ -81,6 +86,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->connection_type);
     Py_VISIT(state->listener_type);
     Py_VISIT(state->meetings_type);
+    Py_VISIT(state->merged_type);
     Py_VISIT(state->error_type);
     return 0;
 }
@@ -93,14 +99,15 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->connection_type);
     Py_CLEAR(state->listener_type);
     Py_CLEAR(state->meetings_type);
+    Py_CLEAR(state->merged_type);
     Py_CLEAR(state->error_type);
     Py_CLEAR(state->name_status);
     return 0;
 }
 
 /* Runs after the last instance is gone: each holds its type, which holds the module,
- * and the collector does not look through instances (none is tracked). So nothing of
- * the context is left that could charge the budget. */
+ * and the collector does not look through instances (none is tracked but Merged, which
+ * has nothing of the context). So nothing is left that could charge the budget. */
 static void module_free(void *object)
 {
     PyObject *module = object;
@@ -116,18 +123,27 @@ PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void)
 {
     static PyMethodDef functions[] = {
+        {"buffer_offset", native_buffer_offset, METH_O,
+         "buffer_offset(view, /)\n--\n\n"
+         "How many bytes into the memory of its owner a view begins."},
         {"decompress", (PyCFunction)(void (*)(void))native_decompress,
          METH_VARARGS | METH_KEYWORDS,
          "decompress(codec, frames)\n--\n\n"
          "Decompress the shards of one buffer side by side into one aligned Buffer."},
         {"figures", native_figures, METH_NOARGS,
          "What this process moved and holds, in counts and bytes."},
+        {"join", native_join, METH_O,
+         "join(frames, /)\n--\n\n"
+         "Copy frames, one after another, into one aligned Buffer."},
         {"limit_in_flight", native_limit_in_flight, METH_O,
          "limit_in_flight(bytes, /)\n--\n\n"
          "Let large messages of so many bytes arrive at once; 0 for no limit."},
         {"limit_resident", native_limit_resident, METH_O,
          "limit_resident(bytes, /)\n--\n\n"
          "Cache no memory while the process uses more than that; 0 for no limit."},
+        {"merge", native_merge, METH_O,
+         "merge(frames, /)\n--\n\n"
+         "A view of frames that lie side by side, without a copy."},
         {"trim", native_trim, METH_VARARGS,
          "trim(keep_bytes, older_than_ms, /)\n--\n\n"
          "Give back cached memory; after how many ms to call it again, or None."},

@@ -19,6 +19,7 @@ typedef struct module_state {
     PyTypeObject *connection_type;
     PyTypeObject *listener_type;
     PyTypeObject *meetings_type;
+    PyTypeObject *merged_type;
     PyObject *error_type;  /* SpillwayError */
     PyObject *name_status; /* "status", interned */
 } module_state;

@@ -2,6 +2,7 @@
 nothing is decided."""
 
 from collections.abc import Buffer as BufferProtocol
+from collections.abc import Iterable
 from typing import Any
 
 class SpillwayError(OSError):
@@ -13,6 +14,10 @@ class SpillwayError(OSError):
 class Buffer:
     """One piece of memory of the library's. Supports the buffer protocol: writeable,
     bytes, one dimension, on a 64-byte boundary."""
+
+class Merged:
+    """Frames that lie side by side, as one piece of memory, which keeps them exported.
+    Supports the buffer protocol: bytes, one dimension, writeable if all frames are."""
 
 class Completions:
     """The threads that move large bodies for one event loop, `threads` of them (0: by
@@ -131,6 +136,15 @@ class Listener:
         called again."""
     def close(self) -> None: ...
 
+def buffer_offset(view: BufferProtocol, /) -> int:
+    """How many bytes into the memory of its owner a view begins.
+
+    Raises
+    ------
+    ValueError
+        When the view does not say whose memory it has.
+    """
+
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
     """Decompress the shards of one buffer side by side into one aligned `Buffer`."""
 
@@ -145,6 +159,9 @@ def figures() -> dict[str, Any]:
     "in_flight", "pooled", "peak", "limit", "refusals", "in_flight_limit",
     "held_back"} in bytes, refusals and held_back in counts."""
 
+def join(frames: Iterable[BufferProtocol], /) -> memoryview:
+    """Copy frames, one after another and each in C order, into one aligned `Buffer`."""
+
 def limit_in_flight(bytes: int, /) -> None:
     """Let large messages of so many bytes together arrive at once; 0 for no limit.
 
@@ -157,6 +174,16 @@ def limit_in_flight(bytes: int, /) -> None:
 def limit_resident(bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not
     cached; 0, as at first, for no such limit."""
+
+def merge(frames: Iterable[BufferProtocol], /) -> memoryview:
+    """A view of the bytes of frames that lie side by side in the memory of one owner,
+    writeable if every frame is. Frames without bytes are skipped.
+
+    Raises
+    ------
+    ValueError
+        Naming the first frame that does not follow the one before it.
+    """
 
 def trim(keep_bytes: int, older_than_ms: int, /) -> int | None:
     """Give back what has been cached for that long, until no more than `keep_bytes`

@@ -158,7 +158,10 @@ def own_codec(monkeypatch):
 @pytest.mark.parametrize("shard", [20_000, MIB])
 def test_a_codec_that_only_dask_knows(own_codec, shard):
     array = numpy.zeros(200_000, "u1")
+    before = spillway.stats()["copies"]["merged"]["bytes"]
     check_same(loads(as_received(dumps(to_serialize(array), own_codec, shard))), array)
+    after = spillway.stats()["copies"]["merged"]["bytes"]
+    assert after - before == (array.nbytes if shard < array.nbytes else 0)
 
 
 def test_a_codec_that_nobody_knows(own_codec, monkeypatch):

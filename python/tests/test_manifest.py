@@ -21,6 +21,7 @@ OWN_OBJECT = {
     "transport": "distributed.comm.tcp:BaseTCPBackend.get_listener",
     "config": "dask.config:set",
     "offload": "distributed.protocol.compression:maybe_compress",
+    "merge": "distributed.protocol.serialize:merge_memoryviews",
     "scheduler_offload": "distributed.core:ConnectionPool",
     "malloc": "distributed.nanny:_get_env_variables",
     "nanny_environ": "distributed.nanny:Nanny.instantiate",

@@ -68,6 +68,23 @@ def test_has_every_figure_in_plain_types():
         "held_back",
         "limit",
         "refusals",
+        "in_flight_limit",
+        "held_back",
+    }
+    assert set(got["copies"]) == {
+        "read_ahead",
+        "small_frame",
+        "noncontiguous",
+        "decompressed",
+        "metadata",
+        "merged",
+    }
+    assert set(got["parts"]) == {
+        "transport",
+        "same_host",
+        "malloc",
+        "offload",
+        "merge",
     }
     assert got["pid"] == os.getpid()
     assert got["peak_rss_bytes"] > 10 * 2**20

@@ -9,6 +9,7 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
+#include "context/options.h"
 
 static const spw_limits DEFAULT_LIMITS = {
     .frames_per_message = UINT64_C(1) << 24,
@@ -38,23 +39,35 @@ static uint64_t or_default(uint64_t value, uint64_t fallback)
     return value != 0 ? value : fallback;
 }
 
-spw_status spw_context_create(const spw_context_options *options,
-                              spw_context **ret_context, spw_error *error)
+static spw_status read_options(const spw_context_options *given,
+                               spw_context_options *ret_options, spw_error *error)
 {
-    if (options == NULL || options->struct_size != sizeof *options)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "context options of an unknown size; use "
-                              "SPW_CONTEXT_OPTIONS_INIT");
-    if (options->budget == NULL)
+    spw_context_options options = {0};
+    spw_status status =
+        spw__options_read(given, "CONTEXT", &options, sizeof options, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (options.budget == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a context needs a budget");
-    if ((unsigned)options->pool > SPW_POOL_ON)
+    if ((unsigned)options.pool > SPW_POOL_ON)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "an unknown use of the pool: %d", (int)options->pool);
-    spw_allocator allocator = options->allocator;
-    if ((allocator.allocate == NULL) != (allocator.release == NULL))
+                              "an unknown use of the pool: %d", (int)options.pool);
+    if ((options.allocator.allocate == NULL) != (options.allocator.release == NULL))
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "an allocator needs both allocate and release");
+    *ret_options = options;
+    return SPW_STATUS_OK;
+}
+
+spw_status spw_context_create(const spw_context_options *given,
+                              spw_context **ret_context, spw_error *error)
+{
+    spw_context_options options = {0};
+    spw_status status = read_options(given, &options, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_allocator allocator = options.allocator;
     bool is_given = allocator.allocate != NULL;
     if (!is_given)
         allocator = (spw_allocator){system_allocate, system_release, NULL};
@@ -64,10 +77,10 @@ spw_status spw_context_create(const spw_context_options *options,
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a context");
     memset(context, 0, sizeof *context);
-    const spw_limits *limits = &options->limits;
+    const spw_limits *limits = &options.limits;
     context->references = 1;
     context->allocator = allocator;
-    context->log = options->log;
+    context->log = options.log;
     context->limits = (spw_limits){
         .frames_per_message =
             or_default(limits->frames_per_message, DEFAULT_LIMITS.frames_per_message),
@@ -76,9 +89,9 @@ spw_status spw_context_create(const spw_context_options *options,
         .sub_header_bytes =
             or_default(limits->sub_header_bytes, DEFAULT_LIMITS.sub_header_bytes),
     };
-    context->budget = options->budget;
-    context->uses_pool = options->pool == SPW_POOL_ON ||
-                         (options->pool == SPW_POOL_DEFAULT && !is_given);
+    context->budget = options.budget;
+    context->uses_pool =
+        options.pool == SPW_POOL_ON || (options.pool == SPW_POOL_DEFAULT && !is_given);
     *ret_context = context;
     return SPW_STATUS_OK;
 }
@@ -143,6 +156,7 @@ const char *spw_copy_reason_name(spw_copy_reason reason)
         [SPW_COPY_NONCONTIGUOUS] = "noncontiguous",
         [SPW_COPY_DECOMPRESSED] = "decompressed",
         [SPW_COPY_METADATA] = "metadata",
+        [SPW_COPY_MERGED] = "merged",
     };
     return (unsigned)reason < SPW_COPY_REASON_COUNT ? NAMES[reason] : "unknown";
 }

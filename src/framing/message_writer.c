@@ -1,6 +1,7 @@
 /* A message as it goes out. The prelude and all small frames are copied into one block
- * behind the struct; large frames are pointed to. Runs of what is copied are one piece,
- * so a message of small frames is a single piece, and 5,000 of them no 5,000 iovecs.
+ * behind the struct; large frames are pointed to, and so are ranges of files of any
+ * size, which are not to be read here. Runs of what is copied are one piece, so a
+ * message of small frames is a single piece, and 5,000 of them no 5,000 iovecs.
  * Invariant: pieces[first..count) are unsent, the first of them from skip on. */
 #include "framing/message_writer.h"
 
@@ -17,16 +18,33 @@ static const spw__message_references NO_REFERENCES = {.from_bytes = UINT64_MAX};
 /* Below this a copy costs less than one more piece of a vectored send. */
 enum { COPY_BELOW_BYTES = 4096 };
 
+typedef struct piece {
+    const spw_slice *file; /* of the payload; NULL: it is memory */
+    char *data;            /* of memory */
+    size_t size;
+} piece;
+
 struct spw__message_writer {
     spw_context *context; /* borrowed: the payload holds a reference */
     spw_payload *payload;
     spw__message_writer *next;
-    uint64_t total, unsent;
+    uint64_t total, unsent, unsent_in_files;
     size_t allocated; /* bytes of this struct with pieces and block */
     size_t first, count;
     size_t skip;
-    struct iovec pieces[];
+    piece pieces[];
 };
+
+/* Whether two frames that follow each other, of which the first is not empty, are
+ * shards of one buffer. */
+static bool are_side_by_side(const spw_slice *one, const spw_slice *other)
+{
+    if (one->kind != other->kind)
+        return false;
+    if (one->kind == SPW_MEMORY_FILE)
+        return one->file == other->file && one->offset + one->size == other->offset;
+    return (char *)spw_slice_data(one) + one->size == (char *)spw_slice_data(other);
+}
 
 /* How many frames go into the first segment, which a stock reader reads into one
  * buffer. The rule is stock's own, so that a stock peer's memory is as it would be:
@@ -38,17 +56,17 @@ static size_t first_segment_frames(const spw_slice *slices, size_t count)
 {
     uint64_t before = 0;
     bool has_buffer = false;
-    const char *end =
+    const spw_slice *last =
         NULL; /* of the buffer that lives on; an empty one has no shards */
     for (size_t i = 0; i < count; i++) {
         const spw_slice *slice = &slices[i];
         if (!(slice->flags & SPW_SLICE_TRANSIENT)) {
-            const char *start = spw_slice_data(slice);
             uint64_t negligible = slice->size / 20 > 2048 ? slice->size / 20 : 2048;
-            if (has_buffer ? start != end : before > negligible)
+            if (has_buffer ? last == NULL || !are_side_by_side(last, slice)
+                           : before > negligible)
                 return i;
             has_buffer = true;
-            end = slice->size > 0 ? start + slice->size : NULL;
+            last = slice->size > 0 ? slice : NULL;
         }
         before += slice->size;
     }
@@ -57,7 +75,8 @@ static size_t first_segment_frames(const spw_slice *slices, size_t count)
 
 static bool is_copied(const spw_slice *slice)
 {
-    return slice->size < COPY_BELOW_BYTES;
+    return slice->kind == SPW_MEMORY_HOST ? slice->size < COPY_BELOW_BYTES
+                                          : slice->size == 0;
 }
 
 typedef struct layout {
@@ -121,6 +140,14 @@ static char *put_places(char *next, const spw_slice *slices, size_t count,
     return next;
 }
 
+static void add_piece(spw__message_writer *writer, const spw_slice *file, char *data,
+                      uint64_t size)
+{
+    writer->pieces[writer->count++] =
+        (piece){.file = file, .data = data, .size = (size_t)size};
+    writer->unsent_in_files += file != NULL ? size : 0;
+}
+
 static void fill(spw__message_writer *writer, const spw_slice *slices, size_t count,
                  const layout *plan)
 {
@@ -145,13 +172,13 @@ static void fill(spw__message_writer *writer, const spw_slice *slices, size_t co
             continue;
         }
         if (next > run)
-            writer->pieces[writer->count++] = (struct iovec){run, (size_t)(next - run)};
+            add_piece(writer, NULL, run, (uint64_t)(next - run));
         run = next;
-        writer->pieces[writer->count++] =
-            (struct iovec){spw_slice_data(&slices[i]), (size_t)slices[i].size};
+        add_piece(writer, slices[i].kind == SPW_MEMORY_FILE ? &slices[i] : NULL,
+                  spw_slice_data(&slices[i]), slices[i].size);
     }
     if (next > run)
-        writer->pieces[writer->count++] = (struct iovec){run, (size_t)(next - run)};
+        add_piece(writer, NULL, run, (uint64_t)(next - run));
     if (copied > 0)
         spw_context_count_copy(writer->context, SPW_COPY_SMALL_FRAME, copied);
 }
@@ -178,7 +205,7 @@ spw__message_writer_create_referenced(spw_context *context, spw_payload *payload
                               "a message needs at least one frame");
     layout plan = lay_out(slices, count, references);
     size_t allocated =
-        sizeof(spw__message_writer) + plan.pieces * sizeof(struct iovec) + plan.block;
+        sizeof(spw__message_writer) + plan.pieces * sizeof(piece) + plan.block;
     spw__message_writer *writer =
         spw__allocate(context, allocated, _Alignof(spw__message_writer));
     if (writer == NULL)
@@ -188,6 +215,7 @@ spw__message_writer_create_referenced(spw_context *context, spw_payload *payload
     writer->payload = payload;
     writer->next = NULL;
     writer->total = writer->unsent = plan.total;
+    writer->unsent_in_files = 0;
     writer->allocated = allocated;
     writer->first = writer->count = writer->skip = 0;
     fill(writer, slices, count, &plan);
@@ -222,6 +250,11 @@ uint64_t spw__message_writer_unsent(const spw__message_writer *writer)
     return writer->unsent;
 }
 
+uint64_t spw__message_writer_unsent_in_files(const spw__message_writer *writer)
+{
+    return writer->unsent_in_files;
+}
+
 size_t spw__message_writer_pieces(const spw__message_writer *writer,
                                   struct iovec *pieces, size_t limit,
                                   size_t limit_bytes)
@@ -229,8 +262,11 @@ size_t spw__message_writer_pieces(const spw__message_writer *writer,
     size_t n = 0;
     size_t skip = writer->skip;
     for (size_t i = writer->first; i < writer->count && n < limit; i++, n++) {
-        pieces[n].iov_base = (char *)writer->pieces[i].iov_base + skip;
-        pieces[n].iov_len = writer->pieces[i].iov_len - skip;
+        const piece *next = &writer->pieces[i];
+        if (next->file != NULL)
+            break;
+        pieces[n].iov_base = next->data + skip;
+        pieces[n].iov_len = next->size - skip;
         skip = 0;
         if (pieces[n].iov_len >= limit_bytes) {
             pieces[n].iov_len = limit_bytes;
@@ -241,17 +277,34 @@ size_t spw__message_writer_pieces(const spw__message_writer *writer,
     return n;
 }
 
+bool spw__message_writer_next_file(const spw__message_writer *writer,
+                                   size_t limit_bytes, spw__file_range *ret_range)
+{
+    const piece *next = &writer->pieces[writer->first];
+    if (writer->first == writer->count || next->file == NULL)
+        return false;
+    size_t left = next->size - writer->skip;
+    *ret_range = (spw__file_range){.descriptor = spw_file_descriptor(next->file->file),
+                                   .offset = next->file->offset + writer->skip,
+                                   .size = left < limit_bytes ? left : limit_bytes};
+    return true;
+}
+
 void spw__message_writer_advance(spw__message_writer *writer, uint64_t bytes)
 {
     assert(bytes <= writer->unsent);
     writer->unsent -= bytes;
     while (bytes > 0) {
-        size_t left = writer->pieces[writer->first].iov_len - writer->skip;
-        if (bytes < left) {
-            writer->skip += (size_t)bytes;
+        const piece *next = &writer->pieces[writer->first];
+        size_t left = next->size - writer->skip;
+        size_t step = bytes < left ? (size_t)bytes : left;
+        if (next->file != NULL)
+            writer->unsent_in_files -= step;
+        if (step < left) {
+            writer->skip += step;
             return;
         }
-        bytes -= left;
+        bytes -= step;
         writer->skip = 0;
         writer->first++;
     }

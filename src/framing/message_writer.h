@@ -25,7 +25,7 @@ static inline bool
 spw__message_references_has(const spw__message_references *references,
                             const spw_slice *slice)
 {
-    return slice->size >= references->from_bytes;
+    return slice->kind == SPW_MEMORY_HOST && slice->size >= references->from_bytes;
 }
 
 /* The same for a peer that allows references: the frames that references has are
@@ -50,12 +50,27 @@ spw_payload *spw__message_writer_give_back(spw__message_writer *writer);
 uint64_t spw__message_writer_total(const spw__message_writer *writer);
 uint64_t spw__message_writer_unsent(const spw__message_writer *writer);
 
-/* The next pieces to send, at most limit of them and at most limit_bytes together.
+/* Of those, the ones that are in files. */
+uint64_t spw__message_writer_unsent_in_files(const spw__message_writer *writer);
+
+/* The next pieces to send, at most limit of them and at most limit_bytes together, none
+ * of them behind the next range of a file.
  * Borrows: the memory, until advance or free. Returns: how many pieces. */
 size_t spw__message_writer_pieces(const spw__message_writer *writer,
                                   struct iovec *pieces, size_t limit,
                                   size_t limit_bytes);
-/* bytes of what pieces gave have been sent. */
+/* What to send of a file. */
+typedef struct spw__file_range {
+    int descriptor;
+    uint64_t offset;
+    size_t size;
+} spw__file_range;
+
+/* If a range of a file is next, at most limit_bytes of it. Borrows: the descriptor,
+ * until advance or free. Returns: whether it is. */
+bool spw__message_writer_next_file(const spw__message_writer *writer,
+                                   size_t limit_bytes, spw__file_range *ret_range);
+/* bytes of what pieces or next_file gave have been sent. */
 void spw__message_writer_advance(spw__message_writer *writer, uint64_t bytes);
 
 /* The list of messages in a send queue is linked through its writers. */

@@ -1,5 +1,5 @@
-/* Payloads. Invariant: count <= capacity, each slice holds one reference to its buffer
- * and lies inside it, bytes is the sum of the sizes. */
+/* Payloads. Invariant: count <= capacity, each slice holds one reference to its buffer,
+ * inside which it lies, or to its file, bytes is the sum of the sizes. */
 #include "spillway/payload.h"
 
 #include <assert.h>
@@ -36,29 +36,54 @@ spw_status spw_payload_create(spw_context *context, size_t capacity,
     return SPW_STATUS_OK;
 }
 
+static void let_go(const spw_slice *slice)
+{
+    if (slice->kind == SPW_MEMORY_FILE)
+        spw_file_unref(slice->file);
+    else
+        spw_buffer_unref(slice->buffer);
+}
+
 void spw_payload_free(spw_payload *payload)
 {
     if (payload == NULL)
         return;
     spw_context *context = payload->context;
     for (size_t i = 0; i < payload->count; i++)
-        spw_buffer_unref(payload->slices[i].buffer);
+        let_go(&payload->slices[i]);
     spw__release(context, payload->slices, payload->capacity * sizeof(spw_slice),
                  sizeof(void *));
     spw__release(context, payload, sizeof *payload, _Alignof(spw_payload));
     spw_context_unref(context);
 }
 
+/* How long a file is may change until it is sent, so that only what no file can have is
+ * refused here. */
+static spw_status check(const spw_slice *slice, spw_error *error)
+{
+    uint64_t held;
+    if (slice->kind == SPW_MEMORY_FILE)
+        held = INT64_MAX;
+    else if (slice->kind == SPW_MEMORY_HOST)
+        held = spw_buffer_size(slice->buffer);
+    else
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "a slice of an unknown kind of memory: %u", slice->kind);
+    if (slice->offset > held || slice->size > held - slice->offset)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "a slice reaches past the end of its %s",
+                              slice->kind == SPW_MEMORY_FILE ? "file" : "buffer");
+    return SPW_STATUS_OK;
+}
+
 spw_status spw_payload_append(spw_payload *payload, const spw_slice *slice,
                               spw_error *error)
 {
-    uint64_t held = spw_buffer_size(slice->buffer);
-    if (slice->offset > held || slice->size > held - slice->offset)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "a slice reaches past the end of its buffer");
-    spw_status status =
-        spw__grow(payload->context, &payload->slices, &payload->capacity,
-                  payload->count + 1, sizeof(spw_slice), error);
+    spw_status status = check(slice, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = spw__grow(payload->context, &payload->slices, &payload->capacity,
+                       payload->count + 1, sizeof(spw_slice), error);
     if (status != SPW_STATUS_OK)
         return status;
     payload->slices[payload->count++] = *slice;
@@ -84,8 +109,14 @@ uint64_t spw_payload_bytes(const spw_payload *payload)
 void spw__payload_replace(spw_payload *payload, size_t index, spw_buffer *buffer)
 {
     spw_slice *slice = &payload->slices[index];
-    assert(index < payload->count && spw_buffer_size(buffer) == slice->size);
+    assert(index < payload->count && slice->kind == SPW_MEMORY_HOST);
+    assert(spw_buffer_size(buffer) == slice->size);
     spw_buffer_unref(slice->buffer);
     slice->buffer = buffer;
     slice->offset = 0;
+}
+
+spw_context *spw__payload_context(const spw_payload *payload)
+{
+    return payload->context;
 }

@@ -1,4 +1,4 @@
-/* Changing a payload that is still being made, for the layers that make it. */
+/* A payload's inside, for the layers that make one and for its own other files. */
 #ifndef SPW_MEMORY_PAYLOAD_SLICES_H
 #define SPW_MEMORY_PAYLOAD_SLICES_H
 
@@ -7,5 +7,7 @@
 /* Put the start of another buffer, as large as the slice, in the place of a slice's.
  * Takes: buffer's reference. */
 void spw__payload_replace(spw_payload *payload, size_t index, spw_buffer *buffer);
+/* Borrows: the context, as long as the payload lives. */
+spw_context *spw__payload_context(const spw_payload *payload);
 
 #endif

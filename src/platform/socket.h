@@ -9,6 +9,7 @@
 
 #include <netinet/in.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -44,6 +45,13 @@ int spw__socket_local(int descriptor, spw__socket_address *ret_address);
  * peer that is gone answers -EPIPE and raises no signal. */
 ssize_t spw__socket_send(int descriptor, const struct iovec *pieces, size_t count);
 ssize_t spw__socket_receive(int descriptor, const struct iovec *pieces, size_t count);
+
+/* Send size bytes of a file, from offset on, without bringing them into the process.
+ * Waits for the disk where they are not in the system's cache, whatever the descriptor,
+ * and raises SIGPIPE where the peer is gone, so it is for a thread that nobody waits
+ * for and that blocks that signal.
+ * Returns: the bytes moved; 0 is the end of the file. */
+ssize_t spw__socket_send_file(int descriptor, int file, uint64_t offset, size_t size);
 
 /* Let a listener bind a port whose last connections have not timed out yet. */
 int spw__socket_set_reuse_address(int descriptor);

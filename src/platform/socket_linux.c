@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 int spw__socket_open(int family)
@@ -75,6 +76,16 @@ ssize_t spw__socket_receive(int descriptor, const struct iovec *pieces, size_t c
                        : readv(descriptor, pieces, (int)count);
     } while (received < 0 && errno == EINTR);
     return received >= 0 ? received : -errno;
+}
+
+ssize_t spw__socket_send_file(int descriptor, int file, uint64_t offset, size_t size)
+{
+    ssize_t sent;
+    do {
+        off_t from = (off_t)offset;
+        sent = sendfile(descriptor, file, &from, size);
+    } while (sent < 0 && errno == EINTR);
+    return sent >= 0 ? sent : -errno;
 }
 
 static int set_option(int descriptor, int level, int name, int value)

@@ -10,23 +10,27 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
+#include "context/options.h"
 #include "transport/connection_state.h"
 
 /* What is smaller comes in without being asked. */
 static const uint64_t HOLD_FROM_BYTES = (uint64_t)1 << 20;
 
-spw_status spw__connection_check_options(const spw_connection_options *options,
-                                         spw_error *error)
+spw_status spw__connection_read_options(const spw_connection_options *given,
+                                        spw_connection_options *ret_options,
+                                        spw_error *error)
 {
-    if (options == NULL || options->struct_size != sizeof *options)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "connection options of an unknown size; use "
-                              "SPW_CONNECTION_OPTIONS_INIT");
-    const char *congestion = options->loopback_congestion;
+    spw_connection_options options = {0};
+    spw_status status =
+        spw__options_read(given, "CONNECTION", &options, sizeof options, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    const char *congestion = options.loopback_congestion;
     if (congestion != NULL && strlen(congestion) >= SPW__CONGESTION_NAME_BYTES)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "no congestion control has so long a name: %s",
                               congestion);
+    *ret_options = options;
     return SPW_STATUS_OK;
 }
 
@@ -88,21 +92,22 @@ void spw__connection_opened(spw_connection *connection)
 }
 
 spw_status spw_connection_connect(spw_context *context, const char *host, uint16_t port,
-                                  const spw_connection_options *options,
+                                  const spw_connection_options *given,
                                   spw_connection **ret_connection, spw_error *error)
 {
     spw__socket_address peer;
     spw_connection *connection;
-    spw_status status = spw__connection_check_options(options, error);
+    spw_connection_options options = {0};
+    spw_status status = spw__connection_read_options(given, &options, error);
     if (status == SPW_STATUS_OK)
         status = spw__address_parse(host, port, &peer, error);
     if (status == SPW_STATUS_OK)
-        status = make(context, options, &peer, &connection, error);
+        status = make(context, &options, &peer, &connection, error);
     if (status != SPW_STATUS_OK)
         return status;
     /* Every connection that is counted as opened is counted once more at its end. */
     spw__count(context, SPW__FIGURE_CONNECTIONS_OPENED, 1);
-    status = spw__stream_tcp_connect(context, &peer, options->user_timeout_ms,
+    status = spw__stream_tcp_connect(context, &peer, options.user_timeout_ms,
                                      &connection->stream, error);
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN) {
         spw__count(context, SPW__FIGURE_CONNECTIONS_FAILED, 1);
@@ -121,9 +126,7 @@ spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  spw_connection **ret_connection, spw_error *error)
 {
     spw_connection *connection;
-    spw_status status = spw__connection_check_options(options, error);
-    if (status == SPW_STATUS_OK)
-        status = make(context, options, peer, &connection, error);
+    spw_status status = make(context, options, peer, &connection, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw__stream_tcp_adopt(context, descriptor, peer, options->user_timeout_ms,

@@ -57,6 +57,12 @@ bool spw__connection_go_now(spw_connection *connection)
            go(connection, &connection->receiving, SPW__STEP_NOW);
 }
 
+bool spw__connection_go_send(spw_connection *connection)
+{
+    return connection->completions != NULL && connection->phase == CONNECTION_OPEN &&
+           go(connection, &connection->sending, SPW__STEP_WRITE);
+}
+
 bool spw__connection_send_away(spw_connection *connection, direction *way,
                                uint64_t bytes)
 {

@@ -12,6 +12,9 @@ static const size_t SEND_TURN_BYTES = (size_t)64 << 20;
 /* One system call takes about a millisecond for this, which is as long as the owner
  * waits for a direction that it calls home. */
 static const size_t SEND_CALL_BYTES = (size_t)4 << 20;
+/* The same for a range of a file, that comes from a disk: what is not in the system's
+ * cache takes several milliseconds a megabyte. */
+static const size_t SEND_FILE_CALL_BYTES = (size_t)1 << 20;
 /* Messages that were sent on a thread are dropped by the owner. It gets its turn when
  * they are so many bytes, or a queue that never gets empty would keep all of them. */
 static const uint64_t REAP_DUE_BYTES = (uint64_t)64 << 20;
@@ -36,20 +39,47 @@ static spw_status send_pieces(spw_connection *connection, const struct iovec *pi
     return SPW_STATUS_OK;
 }
 
+/* The same for a range of a file; only on a thread of the reactor. */
+static spw_status send_file(spw_connection *connection, const spw__file_range *range,
+                            size_t *ret_given, size_t *ret_sent, spw_error *error)
+{
+    size_t sent = 0;
+    spw_status status =
+        spw__stream_tcp_send_file(&connection->stream, range->descriptor, range->offset,
+                                  range->size, &sent, error);
+    if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
+        return status;
+    spw__count(connection->context, SPW__FIGURE_BYTES_SENT, sent);
+    *ret_given = range->size;
+    *ret_sent = sent;
+    return SPW_STATUS_OK;
+}
+
+/* Send what is next in the queue by one system call. Returns, Errors: as send_pieces.
+ */
+static spw_status send_next(spw_connection *connection, size_t limit, size_t *ret_given,
+                            size_t *ret_sent, spw_error *error)
+{
+    struct iovec pieces[SPW__SOCKET_PIECES_MAX];
+    spw__file_range range;
+    size_t of_file = limit < SEND_FILE_CALL_BYTES ? limit : SEND_FILE_CALL_BYTES;
+    if (spw__send_queue_next_file(&connection->queue, of_file, &range))
+        return send_file(connection, &range, ret_given, ret_sent, error);
+    size_t count =
+        spw__send_queue_pieces(&connection->queue, pieces, SPW__SOCKET_PIECES_MAX,
+                               limit < SEND_CALL_BYTES ? limit : SEND_CALL_BYTES);
+    return send_pieces(connection, pieces, count, ret_given, ret_sent, error);
+}
+
 /* Send from the queue until it is empty, the socket is full, the turn is over, or a
  * thread that does it is to come home. */
 static spw_status send_queued(spw_connection *connection, spw_error *error)
 {
-    struct iovec pieces[SPW__SOCKET_PIECES_MAX];
     size_t turn = SEND_TURN_BYTES;
     while (connection->queue.head != NULL && turn > 0 &&
            !spw__task_is_recalled(connection->sending.task)) {
         size_t given, sent;
-        size_t count =
-            spw__send_queue_pieces(&connection->queue, pieces, SPW__SOCKET_PIECES_MAX,
-                                   turn < SEND_CALL_BYTES ? turn : SEND_CALL_BYTES);
-        spw_status status =
-            send_pieces(connection, pieces, count, &given, &sent, error);
+        spw_status status = send_next(connection, turn, &given, &sent, error);
         if (status != SPW_STATUS_OK)
             return status;
         size_t whole = spw__send_queue_advance(&connection->queue, sent);
@@ -61,9 +91,17 @@ static spw_status send_queued(spw_connection *connection, spw_error *error)
     return SPW_STATUS_OK;
 }
 
-/* Send from the queue here, or have a thread do it. */
+/* Send from the queue here, or have a thread do it. While there is anything of a file
+ * in it, whatever the size, only a thread may: a disk can take any time. */
 static spw_status send_or_go(spw_connection *connection, spw_error *error)
 {
+    if (connection->queue.file_bytes > 0) {
+        if (spw__connection_go_send(connection))
+            return SPW_STATUS_OK;
+        return spw__error_set(error, SPW_STATUS_IO, 0,
+                              "no thread can send a range of a file to %s",
+                              connection->peer_host);
+    }
     uint64_t unsent = spw__send_queue_unsent(&connection->queue);
     if (spw__connection_send_away(connection, &connection->sending, unsent))
         return SPW_STATUS_OK;
@@ -125,6 +163,15 @@ static spw_status refuse(spw_connection *connection, spw__message_writer *writer
     return why->status;
 }
 
+static bool has_file(const spw_payload *payload)
+{
+    const spw_slice *slices = spw_payload_slices(payload);
+    for (size_t i = 0; i < spw_payload_count(payload); i++)
+        if (slices[i].kind == SPW_MEMORY_FILE)
+            return true;
+    return false;
+}
+
 spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
                                uint64_t *ret_bytes, spw_error *error)
 {
@@ -133,6 +180,10 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     spw__connection_call_home(connection, &connection->sending);
     if (connection->phase == CONNECTION_ENDED)
         return spw__connection_tell_end(connection, error);
+    if (connection->completions == NULL && has_file(payload))
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "ranges of files are sent by threads: the connection "
+                              "needs completions");
     spw__message_writer *writer;
     spw__host_announcement *announcement;
     spw_status status =
@@ -144,7 +195,8 @@ spw_status spw_connection_send(spw_connection *connection, spw_payload *payload,
     spw_error why;
     uint64_t total = spw__message_writer_total(writer);
     bool is_open = connection->phase == CONNECTION_OPEN;
-    if (is_open && connection->queue.head == NULL && total <= SEND_FIRST_BYTES) {
+    if (is_open && connection->queue.head == NULL && total <= SEND_FIRST_BYTES &&
+        spw__message_writer_unsent_in_files(writer) == 0) {
         status = send_first(connection, writer, &why);
     } else {
         status = spw__send_queue_push(&connection->queue, writer, &why);

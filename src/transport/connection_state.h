@@ -86,10 +86,11 @@ struct spw_connection {
 enum { SPW__READ_AHEAD_LEAST = 8 * 1024, SPW__READ_AHEAD_MOST = 64 * 1024 };
 
 /* Errors: INVALID_ARGUMENT. */
-spw_status spw__connection_check_options(const spw_connection_options *options,
-                                         spw_error *error);
-/* Make an open connection of an accepted descriptor.
- * Takes: descriptor, on success only. Errors: NO_MEMORY, INVALID_ARGUMENT. */
+spw_status spw__connection_read_options(const spw_connection_options *given,
+                                        spw_connection_options *ret_options,
+                                        spw_error *error);
+/* Make an open connection of an accepted descriptor, with options that were read.
+ * Takes: descriptor, on success only. Errors: NO_MEMORY. */
 spw_status spw__connection_adopt(spw_context *context, int descriptor,
                                  const spw__socket_address *peer,
                                  const spw_connection_options *options,
@@ -127,6 +128,9 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
 /* Have a thread go on with receiving by the stream whenever one is free. Only while it
  * is home. Returns: whether it went. */
 bool spw__connection_go_now(spw_connection *connection);
+/* Have a thread send from the queue, however little it is. Only while sending is home.
+ * Returns: whether it went. */
+bool spw__connection_go_send(spw_connection *connection);
 /* If so many bytes are too many for the owner's thread, send the direction away until
  * it has moved them. Only while it is home. Returns: whether it went. */
 bool spw__connection_send_away(spw_connection *connection, direction *way,

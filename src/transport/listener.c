@@ -135,10 +135,14 @@ spw_status spw__listener_accept_here(spw_listener *listener,
 }
 
 spw_status spw_listener_accept(spw_listener *listener,
-                               const spw_connection_options *options,
+                               const spw_connection_options *given,
                                spw_connection **ret_connection, spw_error *error)
 {
     if (listener->away.sign >= 0)
         return spw__listener_take(listener, ret_connection, error);
-    return spw__listener_accept_here(listener, options, ret_connection, error);
+    spw_connection_options options = {0};
+    spw_status status = spw__connection_read_options(given, &options, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    return spw__listener_accept_here(listener, &options, ret_connection, error);
 }

@@ -9,6 +9,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "context/options.h"
 #include "transport/listener_state.h"
 
 /* Accepting one takes some 50 us, and others wait for the thread. */
@@ -189,7 +190,7 @@ static spw_status no_thread(const spw_listener *listener, spw_error *error)
 
 /* Set everything up that serving needs. */
 static spw_status prepare(spw_listener *listener, const spw_listener_options *options,
-                          spw_error *error)
+                          const spw_connection_options *connection, spw_error *error)
 {
     away_listener *away = &listener->away;
     spw_status status = make_greeting(listener->context, options->greeting,
@@ -200,7 +201,7 @@ static spw_status prepare(spw_listener *listener, const spw_listener_options *op
                                &away->greeting_same_host, error);
     if (status != SPW_STATUS_OK)
         return status;
-    away->options = options->connection;
+    away->options = *connection;
     if (away->options.loopback_congestion != NULL) {
         /* It is no longer than that: the options have been checked. */
         (void)strncpy(away->loopback_congestion, away->options.loopback_congestion,
@@ -216,20 +217,21 @@ static spw_status prepare(spw_listener *listener, const spw_listener_options *op
     return send_away(listener) ? SPW_STATUS_OK : no_thread(listener, error);
 }
 
-spw_status spw_listener_serve(spw_listener *listener,
-                              const spw_listener_options *options, spw_error *error)
+spw_status spw_listener_serve(spw_listener *listener, const spw_listener_options *given,
+                              spw_error *error)
 {
-    if (options == NULL || options->struct_size != sizeof *options)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "listener options of an unknown size; use "
-                              "SPW_LISTENER_OPTIONS_INIT");
-    spw_status status = spw__connection_check_options(&options->connection, error);
+    spw_listener_options options = {0};
+    spw_connection_options connection = {0};
+    spw_status status =
+        spw__options_read(given, "LISTENER", &options, sizeof options, error);
+    if (status == SPW_STATUS_OK)
+        status = spw__connection_read_options(options.connection, &connection, error);
     if (status != SPW_STATUS_OK)
         return status;
-    if (options->connection.completions == NULL || listener->away.sign >= 0)
+    if (connection.completions == NULL || listener->away.sign >= 0)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "serving takes completions, and is begun once");
-    status = prepare(listener, options, error);
+    status = prepare(listener, &options, &connection, error);
     if (status != SPW_STATUS_OK)
         spw__listener_stop_serving(listener);
     return status;

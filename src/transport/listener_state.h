@@ -41,7 +41,8 @@ struct spw_listener {
     away_listener away;
 };
 
-/* Accept one connection here. Errors: as spw_listener_accept. */
+/* Accept one connection here, with options that were read. Errors: as
+ * spw_listener_accept. */
 spw_status spw__listener_accept_here(spw_listener *listener,
                                      const spw_connection_options *options,
                                      spw_connection **ret_connection, spw_error *error);

@@ -12,6 +12,7 @@
 #include "context/error.h"
 #include "context/figures.h"
 #include "context/log.h"
+#include "context/options.h"
 #include "platform/poller.h"
 #include "platform/unix_socket.h"
 #include "transport/connection_state.h"
@@ -45,13 +46,14 @@ struct spw_meetings {
     size_t news_count;
 };
 
-static spw_status check(const spw_meetings_options *options, spw_error *error)
+static spw_status read_options(const spw_meetings_options *given,
+                               spw_meetings_options *ret_options, spw_error *error)
 {
-    if (options == NULL || options->struct_size != sizeof *options)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "meetings options of an unknown size; use "
-                              "SPW_MEETINGS_OPTIONS_INIT");
-    if (options->parent == NULL || (unsigned)options->best > SPW_HOST_BY_STREAM)
+    spw_status status =
+        spw__options_read(given, "MEETINGS", ret_options, sizeof *ret_options, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    if (ret_options->parent == NULL || (unsigned)ret_options->best > SPW_HOST_BY_STREAM)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "meetings need a directory, and a way that is known");
     return SPW_STATUS_OK;
@@ -71,11 +73,11 @@ static int open_poller(spw_meetings *meetings)
     return answer;
 }
 
-spw_status spw_meetings_create(spw_context *context,
-                               const spw_meetings_options *options,
+spw_status spw_meetings_create(spw_context *context, const spw_meetings_options *given,
                                spw_meetings **ret_meetings, spw_error *error)
 {
-    spw_status status = check(options, error);
+    spw_meetings_options options = {0};
+    spw_status status = read_options(given, &options, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_meetings *meetings =
@@ -85,14 +87,14 @@ spw_status spw_meetings_create(spw_context *context,
                               "no memory for a place to meet");
     *meetings = (spw_meetings){
         .context = spw_context_ref(context),
-        .best = options->best != 0 ? options->best : SPW_HOST_BY_ADDRESS,
-        .uses_descriptors = options->uses_descriptors,
+        .best = options.best != 0 ? options.best : SPW_HOST_BY_ADDRESS,
+        .uses_descriptors = options.uses_descriptors,
         .owner = spw__unix_socket_owner(),
         .poller = -1,
         .sign = -1,
     };
     (void)pthread_mutex_init(&meetings->lock, NULL); /* a plain one cannot fail */
-    status = spw__host_door_create(context, options->parent, &meetings->door, error);
+    status = spw__host_door_create(context, options.parent, &meetings->door, error);
     if (status != SPW_STATUS_OK)
         goto fail;
     int answer = open_poller(meetings);

@@ -17,10 +17,11 @@ static void add_unsent(spw__send_queue *queue, uint64_t bytes)
     set_unsent(queue, spw__send_queue_unsent(queue) + bytes);
 }
 
-static void drop_unsent(spw__send_queue *queue, uint64_t bytes)
+static void drop_unsent(spw__send_queue *queue, uint64_t bytes, uint64_t in_files)
 {
     set_unsent(queue, spw__send_queue_unsent(queue) - bytes);
-    spw_budget_release(queue->budget, SPW_CHARGE_QUEUED, bytes);
+    queue->file_bytes -= in_files;
+    spw_budget_release(queue->budget, SPW_CHARGE_QUEUED, bytes - in_files);
 }
 
 void spw__send_queue_clear(spw__send_queue *queue)
@@ -33,11 +34,13 @@ spw_status spw__send_queue_push(spw__send_queue *queue, spw__message_writer *wri
                                 spw_error *error)
 {
     uint64_t unsent = spw__message_writer_unsent(writer);
+    uint64_t in_files = spw__message_writer_unsent_in_files(writer);
     spw_status status =
-        spw_budget_charge(queue->budget, SPW_CHARGE_QUEUED, unsent, error);
+        spw_budget_charge(queue->budget, SPW_CHARGE_QUEUED, unsent - in_files, error);
     if (status != SPW_STATUS_OK)
         return status;
     add_unsent(queue, unsent);
+    queue->file_bytes += in_files;
     spw__message_writer_set_next(writer, NULL);
     if (queue->tail != NULL)
         spw__message_writer_set_next(queue->tail, writer);
@@ -71,34 +74,49 @@ size_t spw__send_queue_pieces(const spw__send_queue *queue, struct iovec *pieces
     while (writer != NULL && count < limit && limit_bytes > 0) {
         size_t added = spw__message_writer_pieces(writer, pieces + count, limit - count,
                                                   limit_bytes);
+        uint64_t given = 0;
         for (size_t i = 0; i < added; i++)
-            limit_bytes -= pieces[count + i].iov_len;
+            given += pieces[count + i].iov_len;
+        limit_bytes -= (size_t)given;
         count += added;
+        if (given < spw__message_writer_unsent(writer))
+            break; /* nothing goes before the rest of it */
         writer = spw__message_writer_next(writer);
     }
     return count;
 }
 
+bool spw__send_queue_next_file(const spw__send_queue *queue, size_t limit_bytes,
+                               spw__file_range *ret_range)
+{
+    return queue->head != NULL &&
+           spw__message_writer_next_file(queue->head, limit_bytes, ret_range);
+}
+
 size_t spw__send_queue_advance(spw__send_queue *queue, uint64_t bytes)
 {
+    const uint64_t sent = bytes;
+    uint64_t in_files = 0;
     size_t whole = 0;
-    drop_unsent(queue, bytes);
     while (bytes > 0) {
         uint64_t unsent = spw__message_writer_unsent(queue->head);
         uint64_t step = bytes < unsent ? bytes : unsent;
+        in_files += spw__message_writer_unsent_in_files(queue->head);
         spw__message_writer_advance(queue->head, step);
+        in_files -= spw__message_writer_unsent_in_files(queue->head);
         bytes -= step;
         if (step == unsent) {
             spw__send_queue_retire(queue, pop(queue));
             whole++;
         }
     }
+    drop_unsent(queue, sent, in_files);
     return whole;
 }
 
 void spw__send_queue_abandon(spw__send_queue *queue)
 {
-    drop_unsent(queue, spw__send_queue_unsent(queue));
+    drop_unsent(queue, spw__send_queue_unsent(queue), queue->file_bytes);
     while (queue->head != NULL)
         spw__send_queue_retire(queue, pop(queue));
 }

@@ -212,6 +212,45 @@ spw_status spw__stream_tcp_send(const spw__stream_tcp *stream,
     return SPW_STATUS_OK;
 }
 
+/* Of sendfile, which tells what is wrong with either side by the same number. */
+static bool is_of_socket(int os_errno)
+{
+    switch (status_of(os_errno)) {
+    case SPW_STATUS_RESET:
+    case SPW_STATUS_TIMED_OUT:
+    case SPW_STATUS_UNREACHABLE:
+    case SPW_STATUS_NO_MEMORY:
+        return true;
+    default:
+        return os_errno == ENOTCONN;
+    }
+}
+
+spw_status spw__stream_tcp_send_file(const spw__stream_tcp *stream, int file,
+                                     uint64_t offset, size_t size, size_t *ret_sent,
+                                     spw_error *error)
+{
+    ssize_t sent = spw__socket_send_file(stream->descriptor, file, offset, size);
+    if (is_would_block(sent))
+        return SPW_STATUS_AGAIN;
+    if (sent < 0 && is_of_socket((int)-sent))
+        return spw__stream_tcp_fault((int)sent, "send to", &stream->peer, error);
+    if (sent > 0) {
+        *ret_sent = (size_t)sent;
+        return SPW_STATUS_OK;
+    }
+    char text[SPW__ADDRESS_TEXT_BYTES];
+    spw__address_text(&stream->peer, text);
+    if (sent == 0)
+        return spw__error_set(error, SPW_STATUS_IO, 0,
+                              "a file that is being sent to %s has no byte %llu: it is "
+                              "shorter than its range, or was cut meanwhile",
+                              text, (unsigned long long)offset);
+    return spw__error_set(error, SPW_STATUS_IO, (int)-sent,
+                          "cannot read a file that is being sent to %s, at byte %llu",
+                          text, (unsigned long long)offset);
+}
+
 spw_status spw__stream_tcp_receive(const spw__stream_tcp *stream,
                                    const struct iovec *pieces, size_t count,
                                    size_t *ret_received, spw_error *error)

@@ -45,6 +45,13 @@ void spw__stream_tcp_close(spw__stream_tcp *stream);
 spw_status spw__stream_tcp_send(const spw__stream_tcp *stream,
                                 const struct iovec *pieces, size_t count,
                                 size_t *ret_sent, spw_error *error);
+/* The same for a range of a file, of at least one byte, with one system call. It may
+ * wait for the disk, and raises a signal: see spw__socket_send_file.
+ * Returns: at least one byte. Errors: as send, and IO where the file cannot be read or
+ * has no byte at offset. */
+spw_status spw__stream_tcp_send_file(const spw__stream_tcp *stream, int file,
+                                     uint64_t offset, size_t size, size_t *ret_sent,
+                                     spw_error *error);
 /* Returns: at least one byte. Errors: as send, and PEER_CLOSED (error untouched, for
  * only the caller knows what that means). */
 spw_status spw__stream_tcp_receive(const spw__stream_tcp *stream,

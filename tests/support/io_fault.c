@@ -10,6 +10,7 @@
 #include "io_fault_calls.h"
 #include "platform/memory_map.h"
 #include "platform/poller.h"
+#include "platform/regular_file.h"
 #include "platform/socket.h"
 
 static const struct {
@@ -24,6 +25,8 @@ static const struct {
     [CALL_ACCEPT] = {"accept", EMFILE, .may_wait = true},
     [CALL_LOCAL] = {"local", ENOBUFS},
     [CALL_SEND] = {"send", EPIPE, true, true},
+    [CALL_SEND_FILE] = {"send_file", EIO, true, true},
+    [CALL_FILE_VERIFY] = {"file_verify", EIO},
     [CALL_RECEIVE] = {"receive", ECONNRESET, true, true},
     [CALL_SET_REUSE_ADDRESS] = {"set_reuse_address", ENOMEM},
     [CALL_SET_V6_ONLY] = {"set_v6_only", ENOMEM},
@@ -153,7 +156,8 @@ int io_fault_enter(io_call call, size_t *ret_limit)
 {
     uint64_t of_call = ++faults.calls_of[call];
     uint64_t any = ++faults.calls;
-    if (faults.before_move != NULL && (call == CALL_SEND || call == CALL_RECEIVE))
+    if (faults.before_move != NULL &&
+        (call == CALL_SEND || call == CALL_SEND_FILE || call == CALL_RECEIVE))
         faults.before_move(faults.user);
     *ret_limit = faults.limit_bytes > 0 ? faults.limit_bytes : SIZE_MAX;
     if ((faults.only == CALL_COUNT ? any : of_call) != faults.fail_at ||
@@ -217,6 +221,7 @@ PASS_ON(CALL_SET_USER_TIMEOUT, socket_set_user_timeout,
 PASS_ON(CALL_SET_CONGESTION, socket_set_congestion, (int descriptor, const char *name),
         (descriptor, name))
 
+PASS_ON(CALL_FILE_VERIFY, regular_file_verify, (int descriptor), (descriptor))
 PASS_ON(CALL_POLLER_ADD, poller_add,
         (int poller, int descriptor, unsigned ready, uint64_t tag),
         (poller, descriptor, ready, tag))
@@ -309,6 +314,23 @@ ssize_t __wrap_spw__socket_send(int descriptor, const struct iovec *pieces,
     count = cut(pieces, count, limit, fewer);
     return faults.swallows ? total_of(fewer, count)
                            : __real_spw__socket_send(descriptor, fewer, count);
+}
+
+ssize_t __real_spw__socket_send_file(int descriptor, int file, uint64_t offset,
+                                     size_t size);
+ssize_t __wrap_spw__socket_send_file(int descriptor, int file, uint64_t offset,
+                                     size_t size);
+ssize_t __wrap_spw__socket_send_file(int descriptor, int file, uint64_t offset,
+                                     size_t size)
+{
+    size_t limit;
+    int answer = io_fault_enter(CALL_SEND_FILE, &limit);
+    if (answer != 0)
+        return answer;
+    size = size < limit ? size : limit;
+    return faults.swallows
+               ? (ssize_t)size
+               : __real_spw__socket_send_file(descriptor, file, offset, size);
 }
 
 ssize_t __real_spw__socket_receive(int descriptor, const struct iovec *pieces,

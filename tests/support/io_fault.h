@@ -13,8 +13,8 @@
 typedef enum io_fault_kind {
     IO_FAULT_NONE,
     IO_FAULT_ERROR, /* the call is not made and answers an errno */
-    IO_FAULT_AGAIN, /* accept, send and receive answer EAGAIN once without cause */
-    IO_FAULT_SHORT  /* send and receive move a single byte */
+    IO_FAULT_AGAIN, /* accept, send(_file), receive answer EAGAIN once without cause */
+    IO_FAULT_SHORT  /* send(_file) and receive move a single byte */
 } io_fault_kind;
 
 /* Begin to count calls from 1; the fail_at-th meets the fault (0: none does).
@@ -32,7 +32,8 @@ void io_fault_swallow(void);
  * and before it acts on it. */
 void io_fault_after_wait(void (*hook)(void *user), void *user);
 
-/* Until the next arm, run hook at each call of send and receive, before it is made. */
+/* Until the next arm, run hook at each call of send, send_file and receive, before it
+ * is made. */
 void io_fault_before_move(void (*hook)(void *user), void *user);
 
 /* Calls since the last arm, and of one function. */

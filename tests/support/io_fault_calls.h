@@ -12,6 +12,8 @@ typedef enum io_call {
     CALL_ACCEPT,
     CALL_LOCAL,
     CALL_SEND,
+    CALL_SEND_FILE,
+    CALL_FILE_VERIFY,
     CALL_RECEIVE,
     CALL_SET_REUSE_ADDRESS,
     CALL_SET_V6_ONLY,

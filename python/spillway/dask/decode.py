@@ -19,6 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
+from spillway.merging import join
 
 logger = logging.getLogger(__name__)
 
@@ -138,4 +139,4 @@ def _expand(codec: str, shards: list) -> memoryview:
     except ValueError:
         # A codec that somebody registered with Dask.
         parts = dask_decompress({"compression": [codec] * len(shards)}, shards)
-        return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        return memoryview(parts[0]) if len(parts) == 1 else join(parts)

@@ -13,6 +13,7 @@ from spillway.dask import (
     hook_idle_memory,
     hook_malloc,
     hook_memory_limit,
+    hook_merge,
     hook_nanny_environ,
     hook_offload,
     hook_preloads,
@@ -29,6 +30,7 @@ logger = logging.getLogger("spillway")
 _PROCESS_HOOKS: tuple[ModuleType, ...] = (
     hook_transport,
     hook_offload,
+    hook_merge,
     hook_config,
     hook_malloc,
     hook_preloads,

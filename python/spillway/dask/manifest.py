@@ -205,6 +205,15 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         Relies("distributed.utils:ensure_memoryview", takes=("obj",)),
         Relies("distributed.metrics:ContextMeter.meter", takes=("label",)),
     ),
+    # The two functions, where they are called, and how.
+    "merge": (
+        _is(
+            "distributed.protocol.serialize:merge_and_deserialize",
+            "(header, frames, deserializers=None)",
+        ),
+        _is("distributed.protocol.serialize:merge_memoryviews", "(mvs)"),
+        _is("distributed.protocol.serialize:host_array_from_buffers", "(buffers)"),
+    ),
     "scheduler_offload": (
         # The scheduler's attribute connection_args is one dict, and is given to both.
         Relies("distributed.core:rpc", takes=("connection_args",)),

@@ -12,10 +12,11 @@ TRANSPORT = "transport"
 SAME_HOST = "same_host"
 MALLOC = "malloc"
 OFFLOAD = "offload"
+MERGE = "merge"
 
-_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD)
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE)
 
-_LATER = {"store", "shuffle", "values", "merge"}
+_LATER = {"store", "shuffle", "values"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 

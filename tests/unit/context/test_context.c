@@ -30,7 +30,9 @@ static void options_that_make_no_sense_are_refused(void **state)
     options.budget = budget;
     options.struct_size--;
     refuse(&options, "unknown size");
-    options.struct_size++;
+    options.struct_size = offsetof(spw_context_options, budget);
+    refuse(&options, "needs a budget"); /* which so old a caller cannot give */
+    options.struct_size = sizeof options;
     options.allocator = counting_allocator_hook(&allocator);
     options.allocator.release = NULL;
     refuse(&options, "both allocate and release");
@@ -42,6 +44,28 @@ static void options_that_make_no_sense_are_refused(void **state)
     refuse(&options, "an unknown use of the pool: 3");
     assert_int_equal(allocator.calls, 0);
     spw_budget_free(budget);
+}
+
+static void options_of_another_version_are_read_as_far_as_they_are_known(void **state)
+{
+    (void)state;
+    struct {
+        spw_context_options known;
+        uint64_t unknown;
+    } newer = {SPW_CONTEXT_OPTIONS_INIT, 0};
+    spw_context *context;
+    assert_ok(spw_budget_create(0, &newer.known.budget, NULL));
+    newer.known.struct_size = offsetof(spw_context_options, pool);
+    newer.known.pool = (spw_pool_use)3; /* which is not looked at */
+    assert_ok(spw_context_create(&newer.known, &context, NULL));
+    spw_context_unref(context);
+    newer.known.pool = SPW_POOL_OFF;
+    newer.known.struct_size = sizeof newer;
+    assert_ok(spw_context_create(&newer.known, &context, NULL));
+    spw_context_unref(context);
+    newer.unknown = 1;
+    refuse(&newer.known, "only a newer libspillway knows");
+    spw_budget_free(newer.known.budget);
 }
 
 static void without_memory_there_is_no_context(void **state)
@@ -205,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_make_no_sense_are_refused),
+        cmocka_unit_test(options_of_another_version_are_read_as_far_as_they_are_known),
         cmocka_unit_test(without_memory_there_is_no_context),
         cmocka_unit_test(zero_limits_are_defaults_and_others_stay),
         cmocka_unit_test(the_last_reference_ends_it),

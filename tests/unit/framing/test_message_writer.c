@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "counted_context.h"
+#include "file_payloads.h"
+#include "payloads.h"
 #include "testing.h"
 #include "torture.h"
 #include "wire_bytes.h"
@@ -330,6 +333,112 @@ static void what_goes_by_reference_is_not_sent(void **state)
         }
 }
 
+/* ---- ranges of files ---- */
+
+/* Send everything, in steps of at most step bytes; what is in files is read here. */
+static void send_all_with_files(fixture *at, size_t step)
+{
+    uint64_t left, in_files;
+    while ((left = spw__message_writer_unsent(at->writer)) > 0) {
+        spw__file_range range;
+        struct iovec pieces[64];
+        size_t size = 0;
+        size_t count = spw__message_writer_pieces(at->writer, pieces, 64, step);
+        in_files = spw__message_writer_unsent_in_files(at->writer);
+        for (size_t i = 0; i < count; i++) {
+            wire_put(&at->sent, pieces[i].iov_base, pieces[i].iov_len);
+            size += pieces[i].iov_len;
+        }
+        if (spw__message_writer_next_file(at->writer, step, &range)) {
+            uint8_t read[10000];
+            assert_int_equal(count, 0);
+            size = range.size;
+            assert_int_equal(pread(range.descriptor, read, size, (off_t)range.offset),
+                             size);
+            wire_put(&at->sent, read, size);
+            in_files -= size;
+        }
+        assert_in_range(size, 1, step);
+        spw__message_writer_advance(at->writer, size);
+        assert_int_equal(spw__message_writer_unsent_in_files(at->writer), in_files);
+    }
+    spw__file_range none;
+    assert_false(spw__message_writer_next_file(at->writer, step, &none));
+}
+
+static void files_are_sent_in_their_place_and_not_read(void **state)
+{
+    static const size_t SIZES[] = {20, 300, 5000, 4096, 1, 0, 9000, 7, 7};
+    enum { COUNT = COUNT_OF(SIZES) };
+    static const uint64_t IN_FILE[] = {1,     2,     4,     8,    0x10,
+                                       0x100, 0x1fe, 0x1ff, 0xaa, 0x155};
+    static const size_t STEPS[] = {1, 100, 4096, 5000, 9000};
+    fixture *at = *state;
+    size_t size;
+    char *wire = payload_wire(at->counted.context, SIZES, COUNT, 3, &size);
+    for (size_t i = 0; i < COUNT_OF(IN_FILE); i++)
+        for (size_t j = 0; j < COUNT_OF(STEPS); j++) {
+            spw_payload *payload;
+            uint64_t in_files = 0;
+            assert_ok(payload_make_in_file(at->counted.context, SIZES, COUNT,
+                                           IN_FILE[i], 3, &payload, NULL));
+            for (size_t k = 0; k < COUNT; k++)
+                in_files += IN_FILE[i] >> k & 1 ? SIZES[k] : 0;
+            /* References are for what is in memory. */
+            spw__message_references all = {.from_bytes = 1};
+            for (size_t k = 0; k < COUNT; k++)
+                if (IN_FILE[i] >> k & 1)
+                    assert_false(spw__message_references_has(
+                        &all, &spw_payload_slices(payload)[k]));
+            assert_ok(spw__message_writer_create(at->counted.context, payload,
+                                                 &at->writer, NULL));
+            assert_int_equal(spw__message_writer_unsent_in_files(at->writer), in_files);
+            send_all_with_files(at, STEPS[j]);
+            assert_int_equal(at->sent.size, size);
+            assert_memory_equal(at->sent.bytes + 8, wire + 8, size - 8);
+            end_message(at);
+        }
+    free(wire);
+}
+
+/* The first segment of a message of two ranges, which may be shards of one buffer. */
+static uint64_t first_segment_of(fixture *at, spw_file *one, spw_file *other,
+                                 uint64_t other_offset)
+{
+    spw_slice first = {.kind = SPW_MEMORY_FILE, .file = one, .offset = 10, .size = 90};
+    spw_slice second = {
+        .kind = SPW_MEMORY_FILE, .file = other, .offset = other_offset, .size = 50};
+    spw_payload *payload;
+    struct iovec piece;
+    assert_ok(spw_payload_create(at->counted.context, 2, &payload, NULL));
+    assert_ok(spw_payload_append(payload, &first, NULL));
+    assert_ok(spw_payload_append(payload, &second, NULL));
+    spw_file_ref(one);
+    spw_file_ref(other);
+    assert_ok(
+        spw__message_writer_create(at->counted.context, payload, &at->writer, NULL));
+    assert_int_equal(spw__message_writer_pieces(at->writer, &piece, 1, SIZE_MAX), 1);
+    assert_int_equal(piece.iov_len, 32);
+    uint64_t segment = 0;
+    for (int byte = 7; byte >= 0; byte--)
+        segment = segment << 8 | ((uint8_t *)piece.iov_base)[byte];
+    end_message(at);
+    return segment;
+}
+
+static void ranges_that_follow_each_other_are_shards(void **state)
+{
+    fixture *at = *state;
+    spw_file *one, *other;
+    assert_ok(spw_file_adopt(at->counted.context, file_open(), &one, NULL));
+    assert_ok(spw_file_adopt(at->counted.context, file_open(), &other, NULL));
+    assert_int_equal(first_segment_of(at, one, one, 100), 24 + 140);
+    assert_int_equal(first_segment_of(at, one, one, 101), 24 + 90);
+    assert_int_equal(first_segment_of(at, one, other, 100), 24 + 90);
+    spw_file_unref(one);
+    spw_file_unref(other);
+}
+
 static void a_message_needs_a_frame(void **state)
 {
     fixture *at = *state;
@@ -419,6 +528,8 @@ int main(void)
         TEST_AT(large_frames_are_not_copied),
         TEST_AT(many_small_frames_are_one_piece),
         TEST_AT(what_goes_by_reference_is_not_sent),
+        TEST_AT(files_are_sent_in_their_place_and_not_read),
+        TEST_AT(ranges_that_follow_each_other_are_shards),
         TEST_AT(a_message_needs_a_frame),
         TEST_AT(writers_are_linked),
         TEST_AT(a_writer_may_be_freed_half_sent),

@@ -1,8 +1,10 @@
 #include "spillway/payload.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 #include "counted_context.h"
+#include "file_payloads.h"
 #include "memory/payload_slices.h"
 #include "testing.h"
 #include "torture.h"
@@ -106,6 +108,47 @@ static void a_slice_outside_its_buffer_is_refused_and_not_taken(void **state)
     counted_context_close(&counted);
 }
 
+static void a_range_of_a_file_may_be_any_that_a_file_can_have(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    spw_payload *payload;
+    spw_file *file;
+    assert_ok(spw_payload_create(counted.context, 1, &payload, NULL));
+    assert_ok(spw_file_adopt(counted.context, file_open(), &file, NULL));
+    int descriptor = spw_file_descriptor(file);
+    static const struct {
+        uint64_t offset, size;
+        bool fits;
+    } CASES[] = {
+        {0, 1000, true}, /* of an empty file, which may grow */
+        {INT64_MAX - 1, 1, true},
+        {INT64_MAX, 1, false},
+        {0, (uint64_t)INT64_MAX + 1, false},
+        {(uint64_t)INT64_MAX + 1, 0, false},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        spw_slice slice = {.kind = SPW_MEMORY_FILE,
+                           .file = file,
+                           .offset = CASES[i].offset,
+                           .size = CASES[i].size};
+        spw_status status = spw_payload_append(payload, &slice, NULL);
+        assert_int_equal(status == SPW_STATUS_OK, CASES[i].fits);
+        if (CASES[i].fits)
+            spw_file_ref(file);
+    }
+    assert_int_equal(spw_payload_bytes(payload), 1001);
+    assert_null(spw_slice_data(spw_payload_slices(payload)));
+    spw_slice unknown = {.kind = 2, .file = file};
+    assert_status(spw_payload_append(payload, &unknown, NULL), INVALID_ARGUMENT);
+    spw_file_unref(file);
+    assert_int_not_equal(fcntl(descriptor, F_GETFD), -1);
+    spw_payload_free(payload);
+    assert_int_equal(fcntl(descriptor, F_GETFD), -1);
+    counted_context_close(&counted);
+}
+
 static void too_large_a_capacity_is_refused(void **state)
 {
     (void)state;
@@ -171,6 +214,7 @@ int main(void)
         cmocka_unit_test(slices_stay_in_order_and_are_summed),
         cmocka_unit_test(within_its_capacity_a_payload_does_not_allocate),
         cmocka_unit_test(a_slice_outside_its_buffer_is_refused_and_not_taken),
+        cmocka_unit_test(a_range_of_a_file_may_be_any_that_a_file_can_have),
         cmocka_unit_test(too_large_a_capacity_is_refused),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(a_payload_grows),

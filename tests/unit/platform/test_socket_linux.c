@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "file_payloads.h"
 #include "loopback.h"
 #include "transport/address.h"
 
@@ -176,6 +177,33 @@ static void a_full_socket_answers_again(void **state)
     close_all(&made);
 }
 
+static void a_range_of_a_file_is_sent(void **state)
+{
+    (void)state;
+    static char block[1 << 20];
+    char got[10] = {0};
+    sockets made = connected("127.0.0.1");
+    struct iovec piece = {got, sizeof got};
+    int file = file_open();
+    assert_int_equal(write(file, "0123456789", 10), 10);
+    assert_int_equal(spw__socket_send_file(made.client, file, 3, 4), 4);
+    assert_int_equal(spw__socket_receive(made.server, &piece, 1), 4);
+    assert_memory_equal(got, "3456", 4);
+    /* Where it is in the file is no matter, and stays. */
+    assert_int_equal(lseek(file, 0, SEEK_CUR), 10);
+    assert_int_equal(spw__socket_send_file(made.client, file, 8, 4), 2);
+    assert_int_equal(spw__socket_send_file(made.client, file, 10, 4), 0);
+    assert_int_equal(spw__socket_send_file(made.client, -1, 0, 1), -EBADF);
+    assert_int_equal(ftruncate(file, sizeof block), 0);
+    ssize_t answer;
+    do {
+        answer = spw__socket_send_file(made.client, file, 0, sizeof block);
+    } while (answer > 0);
+    assert_int_equal(answer, -EAGAIN);
+    close(file);
+    close_all(&made);
+}
+
 static void options_reach_the_socket(void **state)
 {
     (void)state;
@@ -244,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_child_does_not_end_what_is_its_parents),
         cmocka_unit_test(sending_to_nobody_raises_no_signal),
         cmocka_unit_test(a_full_socket_answers_again),
+        cmocka_unit_test(a_range_of_a_file_is_sent),
         cmocka_unit_test(options_reach_the_socket),
         cmocka_unit_test(every_call_answers_the_negative_errno),
         cmocka_unit_test(interfaces_have_numbers_and_names),

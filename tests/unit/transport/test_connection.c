@@ -278,6 +278,16 @@ static void refuses_options_and_hosts_that_it_does_not_know(void **state)
     assert_status(spw_connection_connect(t->context, "127.0.0.1", 1, &options,
                                          &connection, &t->error),
                   INVALID_ARGUMENT);
+    options.struct_size--;
+    options.loopback_congestion = "a name of more than fifteen bytes";
+    assert_status(spw_connection_connect(t->context, "127.0.0.1", 1, &options,
+                                         &connection, &t->error),
+                  INVALID_ARGUMENT);
+    /* Which a caller of an older version does not have: it is not looked at. */
+    options.struct_size = offsetof(spw_connection_options, loopback_congestion);
+    assert_status(spw_connection_connect(t->context, "localhost", 1, &options,
+                                         &connection, &t->error),
+                  ADDRESS);
     assert_status(spw_connection_connect(t->context, "127.0.0.1", 1, NULL, &connection,
                                          &t->error),
                   INVALID_ARGUMENT);

@@ -1,9 +1,14 @@
 /* Sending: what is queued, charged, refused and let go, and when. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "file_payloads.h"
 #include "io_fault.h"
 #include "loopback.h"
 #include "payloads.h"
@@ -225,6 +230,227 @@ static void a_small_message_needs_no_budget(void **state)
     raw_pair_close(&pair);
 }
 
+/* ---- ranges of files ---- */
+
+/* Frames 1, 3 and 4 are in a file: one of a few bytes, one of many. */
+static const size_t FILED[] = {50, 12, 300000, 1500000, 0, 30};
+/* The same for what is run a thousand times. */
+static const size_t FEWER[] = {50, 12, 5000, 40000, 0, 30};
+enum { IN_FILE = 1 << 1 | 1 << 3 | 1 << 4 };
+
+static spw_status send_sizes(torture *t, spw_connection *sender,
+                             const size_t sizes[COUNT_OF(FILED)], unsigned seed)
+{
+    spw_payload *payload;
+    uint64_t bytes;
+    spw_status status = payload_make_in_file(t->context, sizes, COUNT_OF(FILED),
+                                             IN_FILE, seed, &payload, &t->error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = spw_connection_send(sender, payload, &bytes, &t->error);
+    if (status != SPW_STATUS_OK)
+        spw_payload_free(payload);
+    return status;
+}
+
+static spw_status send_filed(torture *t, spw_connection *sender, unsigned seed)
+{
+    return send_sizes(t, sender, FILED, seed);
+}
+
+static void ranges_of_files_go_between_other_messages(void **state)
+{
+    torture *t = *state;
+    loopback pair;
+    TRY(loopback_open_away(t->context, 2, 0, &pair, &t->error));
+    TRY(loopback_send_made(t, pair.client, SMALL, COUNT_OF(SMALL), 1));
+    TRY(send_sizes(t, pair.client, FEWER, 2));
+    TRY(send_sizes(t, pair.client, FEWER, 3));
+    TRY(loopback_send_made(t, pair.client, SMALL, COUNT_OF(SMALL), 4));
+    TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 1));
+    TRY(loopback_receive_made(t, pair.server, pair.client, FEWER, COUNT_OF(FEWER), 2));
+    TRY(loopback_receive_made(t, pair.server, pair.client, FEWER, COUNT_OF(FEWER), 3));
+    TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 4));
+end:
+    loopback_close(&pair);
+}
+
+static void no_descriptor_is_kept(void **state)
+{
+    torture *t = *state;
+    loopback pair;
+    unsigned before = file_count_descriptors();
+    TRY(loopback_open_away(t->context, 2, 0, &pair, &t->error));
+    unsigned opened = file_count_descriptors();
+    for (unsigned seed = 0; seed < 3; seed++) {
+        TRY(send_filed(t, pair.client, seed));
+        TRY(loopback_receive_made(t, pair.server, pair.client, FILED, COUNT_OF(FILED),
+                                  seed));
+    }
+    TRY(loopback_settle(pair.client, pair.server, &t->error));
+    spw_connection_reap(pair.client);
+    /* One more is the poller's or a thread's, that came after the first count. */
+    assert_in_range(file_count_descriptors(), opened, opened + 2);
+    /* Whatever the connection had not sent goes with it. */
+    TRY(send_filed(t, pair.client, 4));
+    spw_connection_close(pair.client);
+end:
+    loopback_close(&pair);
+    assert_int_equal(file_count_descriptors(), before);
+}
+
+/* Which thread makes the calls that move something. */
+typedef struct movers {
+    pthread_t owner;
+    _Atomic unsigned by_owner, by_others;
+} movers;
+
+static void note_mover(void *user)
+{
+    movers *seen = user;
+    if (pthread_equal(pthread_self(), seen->owner))
+        seen->by_owner++;
+    else
+        seen->by_others++;
+}
+
+static void step_until_sent(const raw_pair *pair)
+{
+    while (spw_connection_interest(pair->ours) != SPW_INTEREST_READ)
+        assert_ok(loopback_step(pair->ours, NULL, NULL));
+}
+
+/* A disk may take any time, so even a few bytes of a file are no work for the owner,
+ * whatever its limit on what it moves itself. */
+static void the_owner_never_reads_a_file(void **state)
+{
+    static const size_t SIZES[] = {10, 12};
+    torture *t = *state;
+    movers seen = {.owner = pthread_self()};
+    raw_pair pair = raw_pair_open_away(t->context, UINT64_MAX);
+    char *wire, got[100];
+    size_t size;
+    spw_payload *payload;
+    uint64_t bytes;
+    wire = payload_wire(t->context, SIZES, 2, 1, &size);
+    assert_ok(payload_make_in_file(t->context, SIZES, 2, 2, 1, &payload, NULL));
+    io_fault_before_move(note_mover, &seen);
+    assert_ok(spw_connection_send(pair.ours, payload, &bytes, NULL));
+    step_until_sent(&pair);
+    assert_int_equal(bytes, size);
+    assert_int_equal(seen.by_owner, 0);
+    assert_int_equal(seen.by_others, 2); /* what is before it, and the range */
+    assert_int_equal(recv(pair.raw, got, size, MSG_WAITALL), size);
+    assert_memory_equal(got, wire, size);
+    /* The next message is the owner's own work again. */
+    assert_ok(loopback_send_made(t, pair.ours, SMALL, COUNT_OF(SMALL), 1));
+    assert_int_equal(seen.by_owner, 1);
+    free(wire);
+    raw_pair_close(&pair);
+}
+
+static void without_completions_a_file_is_refused(void **state)
+{
+    torture *t = *state;
+    raw_pair pair = raw_pair_open(t->context);
+    assert_status(send_filed(t, pair.ours, 1), INVALID_ARGUMENT);
+    assert_non_null(strstr(t->error.message, "needs completions"));
+    assert_true(spw_connection_is_open(pair.ours));
+    assert_ok(loopback_send_made(t, pair.ours, SMALL, COUNT_OF(SMALL), 1));
+    raw_pair_close(&pair);
+}
+
+static void without_a_thread_a_file_ends_the_connection(void **state)
+{
+    torture *t = *state;
+    raw_pair pair = raw_pair_open_away(t->context, 0);
+    io_fault_arm_call("start_thread", 1, 0);
+    assert_status(send_filed(t, pair.ours, 1), IO);
+    assert_non_null(strstr(t->error.message, "no thread can send a range of a file"));
+    assert_ended(pair.ours, IO);
+    assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), 0);
+    raw_pair_close(&pair);
+}
+
+/* The peer sees the end of the connection, and we what is wrong with the file. */
+static void a_file_that_is_cut_ends_the_connection(void **state)
+{
+    static const uint64_t KEPT[] = {0, 700000};
+    torture *t = *state;
+    for (size_t i = 0; i < COUNT_OF(KEPT); i++) {
+        loopback pair;
+        spw_payload *payload, *none;
+        uint64_t bytes;
+        spw_error error;
+        assert_ok(loopback_open_away(t->context, 2, 0, &pair, NULL));
+        assert_ok(payload_make_in_file(t->context, FILED, COUNT_OF(FILED), IN_FILE, 1,
+                                       &payload, NULL));
+        payload_cut_file(payload, 3, KEPT[i]);
+        assert_ok(spw_connection_send(pair.client, payload, &bytes, NULL));
+        assert_status(loopback_receive(pair.server, pair.client, &none, NULL),
+                      TRUNCATED);
+        while (spw_connection_is_open(pair.client))
+            assert_ok(loopback_step(pair.client, NULL, NULL));
+        assert_status(spw_connection_receive(pair.client, &none, &error), IO);
+        assert_non_null(strstr(error.message, "shorter than its range"));
+        assert_ended(pair.client, IO);
+        loopback_close(&pair);
+    }
+}
+
+static void a_file_that_cannot_be_read_ends_the_connection(void **state)
+{
+    torture *t = *state;
+    raw_pair pair = raw_pair_open_away(t->context, 0);
+    spw_payload *none;
+    spw_error error;
+    io_fault_arm_call("send_file", 1, EIO);
+    assert_ok(send_filed(t, pair.ours, 1));
+    while (spw_connection_is_open(pair.ours))
+        assert_ok(loopback_step(pair.ours, NULL, NULL));
+    assert_status(spw_connection_receive(pair.ours, &none, &error), IO);
+    assert_int_equal(error.os_errno, EIO);
+    assert_non_null(strstr(error.message, "cannot read a file"));
+    raw_pair_close(&pair);
+}
+
+/* What files hold waits in no memory: a budget is not asked for it. */
+static void a_file_larger_than_the_budget_is_sent(void **state)
+{
+    enum { LARGE = 8 << 20 };
+    torture *t = *state;
+    torture_limit(t, LARGE / 2);
+    spw_payload *payload;
+    spw_slice slice = {.kind = SPW_MEMORY_FILE, .size = LARGE, .plain_size = LARGE};
+    uint64_t bytes;
+    raw_pair pair = raw_pair_open_away(t->context, 0);
+    assert_ok(spw_file_adopt(t->context, file_open(), &slice.file, NULL));
+    assert_int_equal(ftruncate(spw_file_descriptor(slice.file), LARGE), 0);
+    assert_ok(spw_payload_create(t->context, 1, &payload, NULL));
+    assert_ok(spw_payload_append(payload, &slice, NULL));
+    io_fault_swallow();
+    assert_ok(spw_connection_send(pair.ours, payload, &bytes, NULL));
+    step_until_sent(&pair);
+    assert_int_equal(io_fault_calls_of("send_file"), LARGE >> 20);
+    raw_pair_close(&pair);
+}
+
+/* Large bodies go from memory to memory there, and ranges of files by the stream. */
+static void to_a_peer_of_the_same_host_files_go_by_the_stream(void **state)
+{
+    torture *t = *state;
+    loopback pair;
+    assert_ok(loopback_open_host(t->context, 2, NULL, &pair, NULL));
+    assert_ok(loopback_meet(t, pair.client, pair.server));
+    uint64_t before = torture_figures(t).host_bytes_sent;
+    assert_ok(send_filed(t, pair.client, 5));
+    assert_ok(
+        loopback_receive_made(t, pair.server, pair.client, FILED, COUNT_OF(FILED), 5));
+    assert_int_equal(torture_figures(t).host_bytes_sent - before, FILED[2]);
+    assert_ok(loopback_settle(pair.client, pair.server, NULL));
+    loopback_close(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +462,18 @@ int main(void)
         SCENARIO(release_callbacks_run_only_in_reap_and_close),
         SCENARIO(a_full_queue_refuses_and_recovers),
         SCENARIO(a_small_message_needs_no_budget),
+        SCENARIO(no_descriptor_is_kept),
+        SCENARIO(the_owner_never_reads_a_file),
+        SCENARIO(without_completions_a_file_is_refused),
+        SCENARIO(without_a_thread_a_file_ends_the_connection),
+        SCENARIO(a_file_that_is_cut_ends_the_connection),
+        SCENARIO(a_file_that_cannot_be_read_ends_the_connection),
+        SCENARIO(a_file_larger_than_the_budget_is_sent),
+        SCENARIO(to_a_peer_of_the_same_host_files_go_by_the_stream),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest scenarios[] = {
+        SCENARIO(ranges_of_files_go_between_other_messages)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("ranges of files", scenarios);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file_payloads.h"
 #include "payloads.h"
 #include "torture.h"
 
@@ -89,6 +90,49 @@ static void gives_every_byte_in_order(void **state)
     free(wire);
     free(mixed);
     free(tiny);
+}
+
+/* What a file holds pins no memory, so it is not charged, and nothing of memory
+ * overtakes it. */
+static void files_wait_their_turn_and_are_not_charged(void **state)
+{
+    static const size_t SIZES[] = {10, 7000, 20};
+    torture *t = *state;
+    spw__send_queue queue;
+    spw_payload *payload;
+    spw__message_writer *writer;
+    spw__file_range range;
+    struct iovec pieces[8];
+    spw__send_queue_init(&queue, t->budget);
+    assert_false(spw__send_queue_next_file(&queue, 100, &range));
+    assert_ok(push(t, &queue, TINY, COUNT_OF(TINY), 1));
+    assert_ok(payload_make_in_file(t->context, SIZES, 3, 2, 1, &payload, NULL));
+    assert_ok(spw__message_writer_create(t->context, payload, &writer, NULL));
+    assert_ok(spw__send_queue_push(&queue, writer, NULL));
+    assert_ok(push(t, &queue, TINY, COUNT_OF(TINY), 2));
+    const uint64_t tiny = 16 + 8 + 10, head = 16 + 24 + 10;
+    assert_int_equal(queue.unsent_bytes, 2 * tiny + head + 7000 + 20);
+    assert_int_equal(queue.file_bytes, 7000);
+    assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), 2 * tiny + head + 20);
+    assert_int_equal(spw__send_queue_pieces(&queue, pieces, 8, SIZE_MAX), 2);
+    assert_int_equal(pieces[0].iov_len, tiny);
+    assert_int_equal(pieces[1].iov_len, head);
+    assert_false(spw__send_queue_next_file(&queue, 100, &range));
+    assert_int_equal(spw__send_queue_advance(&queue, tiny + head), 1);
+    assert_int_equal(spw__send_queue_pieces(&queue, pieces, 8, SIZE_MAX), 0);
+    assert_true(spw__send_queue_next_file(&queue, 100, &range));
+    assert_int_equal(range.size, 100);
+    uint64_t offset = range.offset;
+    assert_int_equal(spw__send_queue_advance(&queue, 60), 0);
+    assert_true(spw__send_queue_next_file(&queue, 10000, &range));
+    assert_int_equal(range.offset, offset + 60);
+    assert_int_equal(range.size, 6940);
+    assert_int_equal(queue.file_bytes, 6940);
+    assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), tiny + 20);
+    spw__send_queue_abandon(&queue);
+    assert_int_equal(queue.file_bytes, 0);
+    assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), 0);
+    spw__send_queue_clear(&queue);
 }
 
 static void takes_more_after_it_was_empty(void **state)
@@ -187,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(gives_every_byte_in_order),
+        SCENARIO(files_wait_their_turn_and_are_not_charged),
         SCENARIO(takes_more_after_it_was_empty),
         SCENARIO(an_empty_queue_gives_nothing),
         SCENARIO(lets_go_only_when_reaped),

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "file_payloads.h"
 #include "io_fault.h"
 #include "torture.h"
 #include "transport/address.h"
@@ -103,6 +105,73 @@ static void every_errno_of_moving_has_a_status(void **state)
     spw__stream_tcp_close(&stream);
     assert_int_equal(stream.descriptor, -1);
     spw__socket_close(listening);
+}
+
+/* What sendfile says may be meant of the file as well. */
+static void every_errno_of_a_file_has_a_status(void **state)
+{
+    static const struct {
+        int os_errno;
+        spw_status status;
+    } FAULTS[] = {{EPIPE, SPW_STATUS_RESET},
+                  {ECONNRESET, SPW_STATUS_RESET},
+                  {ETIMEDOUT, SPW_STATUS_TIMED_OUT},
+                  {EHOSTUNREACH, SPW_STATUS_UNREACHABLE},
+                  {ENOMEM, SPW_STATUS_NO_MEMORY},
+                  {ENOTCONN, SPW_STATUS_IO},
+                  {EIO, SPW_STATUS_IO},
+                  {EINVAL, SPW_STATUS_IO},
+                  {EBADF, SPW_STATUS_IO},
+                  {EACCES, SPW_STATUS_IO},
+                  {ESTALE, SPW_STATUS_IO}};
+    torture *t = *state;
+    spw__stream_tcp stream;
+    spw__socket_address address;
+    size_t sent = 77;
+    int listening = listen_somewhere(&address), file = file_open();
+    spw_status status =
+        spw__stream_tcp_connect(t->context, &address, 0, &stream, &t->error);
+    assert_true(status == SPW_STATUS_OK || status == SPW_STATUS_AGAIN);
+    for (size_t i = 0; i < COUNT_OF(FAULTS); i++) {
+        io_fault_arm_call("send_file", 1, FAULTS[i].os_errno);
+        status = spw__stream_tcp_send_file(&stream, file, 5, 10, &sent, &t->error);
+        assert_int_equal(status, FAULTS[i].status);
+        assert_int_equal(t->error.os_errno, FAULTS[i].os_errno);
+        assert_non_null(strstr(t->error.message, "127.0.0.1:"));
+        assert_int_equal(strstr(t->error.message, "a file") != NULL,
+                         status == SPW_STATUS_IO && FAULTS[i].os_errno != ENOTCONN);
+    }
+    io_fault_arm_call("send_file", 1, EAGAIN);
+    assert_status(spw__stream_tcp_send_file(&stream, file, 5, 10, &sent, NULL), AGAIN);
+    assert_int_equal(sent, 77);
+    spw__stream_tcp_close(&stream);
+    spw__socket_close(listening);
+    close(file);
+}
+
+static void a_file_that_ends_too_early_is_told(void **state)
+{
+    torture *t = *state;
+    spw__stream_tcp stream;
+    spw__socket_address address;
+    size_t sent = 77;
+    int listening = listen_somewhere(&address), file = file_open();
+    spw_status status =
+        spw__stream_tcp_connect(t->context, &address, 0, &stream, &t->error);
+    while (status == SPW_STATUS_AGAIN)
+        status = spw__stream_tcp_finish_connect(&stream, &t->error);
+    assert_int_equal(status, SPW_STATUS_OK);
+    assert_int_equal(ftruncate(file, 12), 0);
+    assert_ok(spw__stream_tcp_send_file(&stream, file, 5, 10, &sent, &t->error));
+    assert_int_equal(sent, 7);
+    assert_status(spw__stream_tcp_send_file(&stream, file, 12, 3, &sent, &t->error),
+                  IO);
+    assert_int_equal(sent, 7);
+    assert_int_equal(t->error.os_errno, 0);
+    assert_non_null(strstr(t->error.message, "has no byte 12"));
+    spw__stream_tcp_close(&stream);
+    spw__socket_close(listening);
+    close(file);
 }
 
 static void a_connect_under_way_is_asked_again(void **state)
@@ -210,6 +279,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENARIO(every_errno_of_connect_has_a_status),
         SCENARIO(every_errno_of_moving_has_a_status),
+        SCENARIO(every_errno_of_a_file_has_a_status),
+        SCENARIO(a_file_that_ends_too_early_is_told),
         SCENARIO(a_connect_under_way_is_asked_again),
         SCENARIO(tells_what_would_help),
         SCENARIO(time_outs_are_set_as_dask_sets_them),

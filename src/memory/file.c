@@ -1,0 +1,58 @@
+/* Files that slices are ranges of. Nothing is read here: whoever moves a range does. */
+#include "spillway/file.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "context/allocate.h"
+#include "context/error.h"
+#include "platform/regular_file.h"
+
+struct spw_file {
+    _Atomic size_t references;
+    spw_context *context; /* one reference */
+    int descriptor;
+};
+
+spw_status spw_file_adopt(spw_context *context, int descriptor, spw_file **ret_file,
+                          spw_error *error)
+{
+    int answer = spw__regular_file_verify(descriptor);
+    if (answer == -EINVAL || answer == -EBADF)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, -answer,
+                              "descriptor %d is no ordinary file that is open for "
+                              "reading",
+                              descriptor);
+    if (answer < 0)
+        return spw__error_set(error, SPW_STATUS_IO, -answer,
+                              "cannot ask what descriptor %d is", descriptor);
+    spw_file *file = spw__allocate(context, sizeof *file, _Alignof(spw_file));
+    if (file == NULL)
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0, "no memory for a file");
+    *file = (spw_file){
+        .references = 1, .context = spw_context_ref(context), .descriptor = descriptor};
+    *ret_file = file;
+    return SPW_STATUS_OK;
+}
+
+spw_file *spw_file_ref(spw_file *file)
+{
+    atomic_fetch_add_explicit(&file->references, 1, memory_order_relaxed);
+    return file;
+}
+
+void spw_file_unref(spw_file *file)
+{
+    if (file == NULL ||
+        atomic_fetch_sub_explicit(&file->references, 1, memory_order_acq_rel) != 1)
+        return;
+    spw_context *context = file->context;
+    spw__regular_file_close(file->descriptor);
+    spw__release(context, file, sizeof *file, _Alignof(spw_file));
+    spw_context_unref(context);
+}
+
+int spw_file_descriptor(const spw_file *file)
+{
+    return file->descriptor;
+}

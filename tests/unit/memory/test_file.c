@@ -1,0 +1,79 @@
+#include "spillway/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file_payloads.h"
+#include "io_fault.h"
+#include "torture.h"
+
+static void the_last_reference_closes(void **state)
+{
+    torture *t = *state;
+    int descriptor = file_open();
+    spw_file *file = NULL;
+    t->status = spw_file_adopt(t->context, descriptor, &file, &t->error);
+    if (t->status != SPW_STATUS_OK) {
+        assert_null(file);
+        assert_int_equal(close(descriptor), 0); /* it was not taken */
+        return;
+    }
+    assert_int_equal(spw_file_descriptor(file), descriptor);
+    assert_ptr_equal(spw_file_ref(file), file);
+    spw_file_unref(file);
+    assert_int_not_equal(fcntl(descriptor, F_GETFD), -1);
+    spw_file_unref(file);
+    assert_int_equal(fcntl(descriptor, F_GETFD), -1);
+    spw_file_unref(NULL);
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    torture *t = *state;
+    spw_file *file = NULL;
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_status(spw_file_adopt(t->context, ends[0], &file, &t->error),
+                  INVALID_ARGUMENT);
+    assert_non_null(strstr(t->error.message, "no ordinary file"));
+    assert_status(spw_file_adopt(t->context, -1, &file, NULL), INVALID_ARGUMENT);
+    assert_null(file);
+    assert_int_equal(close(ends[0]) + close(ends[1]), 0);
+}
+
+static void a_file_system_that_does_not_answer_is_told(void **state)
+{
+    torture *t = *state;
+    spw_file *file = NULL;
+    int descriptor = file_open();
+    io_fault_arm_call("file_verify", 1, ESTALE);
+    assert_status(spw_file_adopt(t->context, descriptor, &file, &t->error), IO);
+    assert_int_equal(t->error.os_errno, ESTALE);
+    assert_null(file);
+    assert_int_equal(close(descriptor), 0);
+}
+
+static void frames_in_a_file(void **state)
+{
+    static const size_t SIZES[] = {10, 20, 0, 5000};
+    torture *t = *state;
+    spw_payload *payload = NULL;
+    TRY(payload_make_in_file(t->context, SIZES, 4, 0xe, 1, &payload, &t->error));
+end:
+    spw_payload_free(payload);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCENARIO(what_is_no_file_is_refused),
+        SCENARIO(a_file_system_that_does_not_answer_is_told),
+    };
+    const struct CMUnitTest scenarios[] = {SCENARIO(the_last_reference_closes),
+                                           SCENARIO(frames_in_a_file)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("file", scenarios);
+}

@@ -1,0 +1,40 @@
+#include "platform/regular_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "file_payloads.h"
+#include "testing.h"
+
+static void only_an_ordinary_file_that_can_be_read_will_do(void **state)
+{
+    (void)state;
+    int file = file_open(), ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    int directory = open("/tmp", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    int device = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int unread = open("/tmp", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    int place = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+    assert_true(directory >= 0 && device >= 0 && place >= 0);
+    assert_int_equal(spw__regular_file_verify(file), 0);
+    assert_int_equal(spw__regular_file_verify(ends[0]), -EINVAL);
+    assert_int_equal(spw__regular_file_verify(directory), -EINVAL);
+    assert_int_equal(spw__regular_file_verify(device), -EINVAL);
+    assert_int_equal(spw__regular_file_verify(place), -EBADF);
+    assert_int_equal(spw__regular_file_verify(-1), -EBADF);
+    if (unread >= 0) /* where /tmp can have such files */
+        assert_int_equal(spw__regular_file_verify(unread), -EBADF);
+    int all[] = {file, ends[0], ends[1], directory, device, place, unread};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        spw__regular_file_close(all[i]);
+    assert_int_equal(fcntl(file, F_GETFD), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_an_ordinary_file_that_can_be_read_will_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

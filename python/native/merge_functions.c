@@ -246,7 +246,8 @@ static PyObject *offset_in_root(module_state *state, const Py_buffer *view)
     PyObject *root = exporter_root(state, view->obj);
     if (root == NULL)
         return NULL;
-    if (PyMemoryView_Check(root)) {
+    /* A class with a method __buffer__ is behind an object that does not export. */
+    if (PyMemoryView_Check(root) || !PyObject_CheckBuffer(root)) {
         PyErr_SetString(PyExc_ValueError, "the view does not say whose memory it has");
         return NULL;
     }

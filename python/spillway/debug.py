@@ -1,8 +1,14 @@
 """Aids for tests of code that must not copy."""
 
+from __future__ import annotations
+
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
 
 _lock = threading.Lock()
 """Over the depth, which every thread may change and read."""
@@ -42,11 +48,12 @@ def no_copies() -> Iterator[None]:
             _depth -= 1
 
 
-def refuse_copy(sizes: list[int]) -> None:
-    """Raise, inside `no_copies()`, because frames of these sizes would be copied."""
+def refuse_copy(frames: Collection[Buffer]) -> None:
+    """Raise, inside `no_copies()`, because these frames would be copied."""
     with _lock:
         is_refused = _depth > 0
     if is_refused:
+        size = sum(memoryview(frame).nbytes for frame in frames)
         raise UnexpectedCopyError(
-            f"{sum(sizes)} bytes would be copied, to merge {len(sizes)} frames"
+            f"{size} bytes would be copied, to merge {len(frames)} frames"
         )

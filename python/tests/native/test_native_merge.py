@@ -7,6 +7,7 @@ import gc
 import itertools
 import mmap
 import pickle
+import sys
 import weakref
 
 import pytest
@@ -153,6 +154,34 @@ def test_views_that_do_not_say_whose_memory_they_have_are_not_merged():
     assert address(_native.merge([left])) == start
     with pytest.raises(ValueError, match="whose memory"):
         _native.buffer_offset(left[5:])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs __buffer__")
+def test_memory_of_a_class_with_a_buffer_method():
+    class Owner:
+        def __init__(self):
+            self.memory = bytearray(some_bytes(100))
+
+        def __buffer__(self, flags):
+            return memoryview(self.memory)
+
+    owner = Owner()
+    whole = memoryview(owner)
+    assert address(_native.merge(cut(whole, 30))) == address(owner.memory)
+    # Each export may be of other memory.
+    with pytest.raises(ValueError, match="another owner"):
+        _native.merge([whole[:30], memoryview(owner)[30:]])
+    with pytest.raises(ValueError, match="whose memory"):
+        _native.buffer_offset(whole[30:])
+
+
+def test_merged_frames_can_be_sent(pair):
+    owner = bytearray(some_bytes(MIB))
+    merged = _native.merge(cut(memoryview(owner), 1, 300_000))
+    _, received = transfer(*pair, [b"head", merged])
+    assert received == owner
+    del merged
+    owner.append(0)
 
 
 def test_shards_that_were_received_are_merged_in_their_region(pair):

@@ -68,8 +68,6 @@ def test_has_every_figure_in_plain_types():
         "held_back",
         "limit",
         "refusals",
-        "in_flight_limit",
-        "held_back",
     }
     assert set(got["copies"]) == {
         "read_ahead",

@@ -152,7 +152,8 @@ async def test_a_writer_waits_for_a_stopped_peer(way):
         written = []
         writer = await held_back(comm, written)
         assert not writer.done()
-        assert LIMIT <= queued() <= LIMIT + BODY + SMALL_BYTES
+        # The socket of a peer that has just stopped may still take some of it.
+        assert LIMIT // 2 <= queued() <= LIMIT + BODY + SMALL_BYTES
         # What is small goes, behind what has been written and before what waits.
         await soon(comm.write("are you there?"))
         already = len(written)

@@ -25,7 +25,7 @@ typedef struct spw_connection_options {
     uint32_t user_timeout_ms;     /* keep-alive and TCP_USER_TIMEOUT; 0: the system's */
     spw_sink sink;                /* all zero: spw_sink_heap */
     spw_completions *completions; /* NULL: everything is moved by the owner's thread.
-                                     Borrowed until the connection is freed. */
+                                     Borrowed until close, or free. */
     uint64_t inline_bytes; /* with completions, at most so much of one message is moved
                               by the owner's thread; 0: SPW_INLINE_BYTES_DEFAULT */
     void *user;            /* for spw_connection_user */

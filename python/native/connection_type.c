@@ -56,8 +56,12 @@ static void leave(connection_object *self)
 {
     self->was_open = spw_connection_is_open(self->connection);
     spw_connection_reap(self->connection);
-    if (self->is_close_due)
+    if (self->is_close_due) {
         spw_connection_close(self->connection);
+        /* Who keeps a closed connection keeps no threads and descriptors by that. */
+        Py_CLEAR(self->completions);
+        Py_CLEAR(self->meetings);
+    }
     self->is_close_due = false;
     self->is_busy = false;
 }

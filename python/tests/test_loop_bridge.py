@@ -316,6 +316,27 @@ def test_a_comm_forgotten_after_its_loop_was_closed(caplog):
     peer.close()
 
 
+async def closed_comms():
+    """Two that had threads, and met."""
+    async with comms(OURS, OURS) as (near, far):
+        assert await both_ways(near, far)
+    return near, far
+
+
+def test_closed_comms_and_loops_that_somebody_keeps():
+    """Dask keeps the loop and the comms of a worker for long: they are objects, without
+    threads and descriptors."""
+    gc.collect()
+    before = threads_of_process(), set(os.listdir("/proc/self/fd"))
+    loop = asyncio.new_event_loop()
+    kept = loop.run_until_complete(closed_comms())
+    assert threads_of_process() > before[0]
+    loop.close()
+    gc.collect()
+    assert (threads_of_process(), set(os.listdir("/proc/self/fd"))) == before
+    assert [comm.closed() for comm in kept] == [True, True]
+
+
 # Processes that end or fork in the middle
 
 

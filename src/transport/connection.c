@@ -204,6 +204,7 @@ void spw_connection_close(spw_connection *connection)
     spw__ready_queue_clear(&connection->ready);
     spw__send_queue_reap(&connection->queue);
     spw__connection_free_host(connection);
+    connection->completions = NULL; /* they may be freed from now on */
 }
 
 void *spw_connection_user(const spw_connection *connection)

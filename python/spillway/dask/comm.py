@@ -85,11 +85,11 @@ class SpillwayComm(Comm):
         # What the peer has been told already, and that until it is written once more.
         self._greeting = self._said = greeting
         self._is_maker = is_maker
-        self._place = place_of(stream.loop)
         self._offer: dict[str, Any] | None = None
-        if self._place is not None:
-            self._offer = self._place.offer(
-                os.urandom(SECRET_BYTES) if is_maker else self._place.secret
+        place = place_of(stream.loop)
+        if place is not None:
+            self._offer = place.offer(
+                os.urandom(SECRET_BYTES) if is_maker else place.secret
             )
         # Dask's connect() reads these two by name.
         self._local_addr = local_addr
@@ -151,8 +151,13 @@ class SpillwayComm(Comm):
         """After the handshake, which is Dask's: if the peer may share our host, expect
         it where we said."""
         theirs = self.remote_info.get(HANDSHAKE_KEY)
-        if isinstance(theirs, dict) and theirs.get("wire") == WIRE_VERSION:
-            self._place.meet(
+        place = place_of(self._stream.loop)  # the one that we offered
+        if (
+            place is not None
+            and isinstance(theirs, dict)
+            and theirs.get("wire") == WIRE_VERSION
+        ):
+            place.meet(
                 self._stream,
                 self._offer,
                 theirs.get(HOST_KEY),

@@ -23,8 +23,9 @@ MOST_THREADS = 64  # that the library takes, SPW_REACTOR_THREADS_MAX
 
 # Weak on both sides: a bridge knows streams, and they know the loop, which would thus
 # be kept for ever when it is closed in the middle of a transfer. A bridge is kept by
-# its loop, which watches its descriptor, and by its streams. Without a lock, which a
-# forked child could find taken: only a loop's own thread asks for its bridge.
+# its loop, which watches its descriptor until it is closed, and by streams that are not
+# closed. Without a lock, which a forked child could find taken: only a loop's own
+# thread asks for its bridge.
 _bridges: weakref.WeakKeyDictionary[
     asyncio.AbstractEventLoop, weakref.ref[LoopBridge]
 ] = weakref.WeakKeyDictionary()

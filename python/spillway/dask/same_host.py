@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from spillway import _native, in_force
 from spillway.dask import switches
-from spillway.dask.loop_bridge import THREADS_KEY, bridge_of, configured_threads
+from spillway.dask.loop_bridge import (
+    THREADS_KEY,
+    LoopBridge,
+    bridge_of,
+    configured_threads,
+)
 
 if TYPE_CHECKING:
     from spillway.dask.stream import Stream
@@ -33,7 +38,8 @@ LONGEST_PATH_BYTES = 107  # of a Unix socket, as the system has it
 SLOWER = "Large data goes a slower way between two processes of this host"
 
 _lock = threading.Lock()
-_places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, MeetingPlace | None] = (
+# By bridge, which goes when its loop is closed: others may keep the loop for long.
+_places: weakref.WeakKeyDictionary[LoopBridge, MeetingPlace | None] = (
     weakref.WeakKeyDictionary()
 )
 _told: set[str] = set()
@@ -100,9 +106,10 @@ class MeetingPlace:
 
 def place_of(loop: asyncio.AbstractEventLoop) -> MeetingPlace | None:
     """The meeting place of a loop, None where there is to be none."""
-    if switches.is_off(switches.SAME_HOST) or not bridge_of(loop).given:
+    bridge = bridge_of(loop)
+    if switches.is_off(switches.SAME_HOST) or not bridge.given:
         return None
-    if loop not in _places:
+    if bridge not in _places:
         try:
             place = MeetingPlace(loop)
         except OSError as error:
@@ -110,8 +117,8 @@ def place_of(loop: asyncio.AbstractEventLoop) -> MeetingPlace | None:
             in_force.same_host_off = str(error)
             place = None
         with _lock:
-            _places[loop] = place
-    return _places[loop]
+            _places[bridge] = place
+    return _places[bridge]
 
 
 def why_off() -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spillway import _native
 from spillway.dask.connection_settings import connection_settings
-from spillway.dask.loop_bridge import bridge_of
+from spillway.dask.loop_bridge import LoopBridge, bridge_of
 from spillway.dask.pool_trimmer import trimmer_of
 
 READ, WRITE, COMPLETION = 1, 2, 4
@@ -57,7 +57,7 @@ class Stream:
         self._connection = connection
         self._loop = loop
         self._trimmer = trimmer_of(loop)
-        self._bridge = bridge_of(loop)
+        self._bridge: LoopBridge | None = bridge_of(loop)  # until it is closed
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
@@ -275,6 +275,7 @@ class Stream:
         self._unwatch()
         self._connection.close()
         self._watch()
+        self._bridge = None
 
 
 async def open_stream(addresses: Iterable[tuple[str, int]]) -> Stream:

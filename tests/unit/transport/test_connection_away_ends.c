@@ -77,6 +77,26 @@ static void a_closed_connection_lets_go_of_what_it_receives(void **state)
     free(wire);
 }
 
+static void completions_may_go_before_a_closed_connection(void **state)
+{
+    torture *t = *state;
+    size_t size;
+    char *wire = payload_wire(t->context, BODIES, COUNT_OF(BODIES), 4, &size);
+    raw_pair pair = raw_pair_open_away(t->context, INLINE);
+    raw_pair_begin_away(&pair, wire, 100000);
+    assert_false(spw_connection_is_inline(pair.ours, size));
+    spw_connection_close(pair.ours);
+    spw_completions_free(pair.completions);
+    spw_reactor_free(pair.reactor);
+    pair.completions = NULL;
+    pair.reactor = NULL;
+    assert_true(spw_connection_is_inline(pair.ours, size));
+    assert_ended(pair.ours, CLOSED);
+    spw_connection_close(pair.ours);
+    raw_pair_close(&pair);
+    free(wire);
+}
+
 typedef void (*peer_end)(raw_pair *pair);
 
 static void half_close_peer(raw_pair *pair)
@@ -315,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENARIO(a_closed_connection_lets_go_of_what_it_sends),
         SCENARIO(a_closed_connection_lets_go_of_what_it_receives),
+        SCENARIO(completions_may_go_before_a_closed_connection),
         SCENARIO(the_peer_closes_at_any_point),
         SCENARIO(the_peer_resets_at_any_point),
         SCENARIO(the_peer_half_closes_at_any_point),

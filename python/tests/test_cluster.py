@@ -41,7 +41,7 @@ async def cluster(workers=2, **options):
 
 
 async def addresses(client):
-    return sorted((await client.scheduler.identity(n_workers=-1))["workers"])
+    return sorted(await client.nthreads())
 
 
 def array_of(seed, size):

@@ -337,6 +337,54 @@ def test_closed_comms_and_loops_that_somebody_keeps():
     assert [comm.closed() for comm in kept] == [True, True]
 
 
+# A loop that goes on without comms
+
+
+def ours_of_process():
+    return threads_of_process(), set(os.listdir("/proc/self/fd"))
+
+
+async def test_a_loop_without_comms_gives_up_its_threads_and_descriptors(monkeypatch):
+    monkeypatch.setattr("spillway.dask.loop_bridge.IDLE_S", 0.01)
+    await asyncio.sleep(0)
+    before = ours_of_process()
+    for _ in range(3):  # the next one makes new ones
+        async with comms(OURS, OURS) as (near, far):
+            assert await both_ways(near, far)
+            assert ours_of_process() != before
+        await until(lambda: ours_of_process() == before)
+
+
+async def test_who_comes_before_a_loop_is_idle_finds_its_bridge(monkeypatch):
+    async with comms(OURS, OURS) as (near, far):
+        assert await both_ways(near, far)
+        used = bridge_of(near._stream.loop)
+        monkeypatch.setattr("spillway.dask.loop_bridge.IDLE_S", 0.01)
+    async with comms(OURS, OURS) as (near, far):
+        assert bridge_of(near._stream.loop) is used
+        loop = asyncio.get_running_loop()
+        later = loop.create_future()
+        loop.call_later(0.05, later.set_result, None)  # after what was due at 0.01
+        await soon(later)
+        assert bridge_of(near._stream.loop) is used
+        assert await both_ways(near, far)
+
+
+async def test_a_listener_alone_keeps_the_bridge(monkeypatch):
+    monkeypatch.setattr("spillway.dask.loop_bridge.IDLE_S", 0.01)
+    async with listening(OURS) as (listener, accepted):
+        used = bridge_of(asyncio.get_running_loop())
+        comm = await connect(listener.contact_address)
+        far = await soon(accepted.get())
+        comm.abort()
+        far.abort()
+        loop = asyncio.get_running_loop()
+        later = loop.create_future()
+        loop.call_later(0.05, later.set_result, None)
+        await soon(later)
+        assert bridge_of(loop) is used
+
+
 # Processes that end or fork in the middle
 
 

@@ -29,6 +29,7 @@ OWN_OBJECT = {
     "preloads": "distributed.preloading:process_preloads",
     "worker_info": "distributed.worker:Worker.get_startup_information",
     "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
+    "worker_executor": "distributed.utils:_offload_executor",
     "client_check": "distributed.scheduler:Scheduler.identity",
 }
 

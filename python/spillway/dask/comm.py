@@ -26,7 +26,7 @@ from spillway.dask.decode import decode, loads
 from spillway.dask.decode_cost import decode_bytes
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
 from spillway.dask.greeting import Greeting, greetings
-from spillway.dask.loop_bridge import bridge_of
+from spillway.dask.loop_bridge import LoopBridge, bridge_of
 from spillway.dask.offload_threads import in_thread
 from spillway.dask.outgoing_message import OutgoingMessage
 from spillway.dask.queue_limit import configured_limit, is_small, limit_in_force
@@ -438,6 +438,7 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         self.default_host = default_host
         self._listeners: list[_native.Listener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._bridge: LoopBridge | None = None  # while it is started
         self._tasks: set[asyncio.Task] = set()
         self._aborts_handshakes = False
         self._bound: tuple[str, int] | None = None
@@ -461,6 +462,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
                 ):
                     raise
         self._bound = self._listeners[0].local()
+        self._bridge = bridge_of(self._loop)
+        self._bridge.join(self)
         self._serve_on_threads()
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
@@ -502,6 +505,9 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         for listener in listeners:
             self._loop.remove_reader(listener.fileno())
             listener.close()
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None:
+            bridge.leave(self)
 
     def abort_handshaking_comms(self) -> None:
         """Close those that are not served yet, once the listener is stopped."""

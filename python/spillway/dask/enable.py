@@ -19,6 +19,7 @@ from spillway.dask import (
     hook_preloads,
     hook_scheduler_offload,
     hook_transport,
+    hook_worker_executor,
     hook_worker_info,
     manifest,
     platform_support,
@@ -40,7 +41,12 @@ _PROCESS_HOOKS: tuple[ModuleType, ...] = (
 _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
     "scheduler": (hook_scheduler_offload,),
     "nanny": (hook_nanny_environ,),
-    "worker": (hook_worker_info, hook_memory_limit, hook_idle_memory),
+    "worker": (
+        hook_worker_info,
+        hook_memory_limit,
+        hook_idle_memory,
+        hook_worker_executor,
+    ),
     "client": (hook_client_check,),
 }
 """By role. Installed on each of them, when our preload meets it."""

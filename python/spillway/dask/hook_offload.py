@@ -6,12 +6,16 @@ when it is not.
 
 import functools
 import os
+from typing import Any
 
 from spillway import in_force
 from spillway.dask import manifest, switches
 
 NAME = "offload"
 OFF_WITH = (switches.ALL, switches.TRANSPORT, switches.OFFLOAD)
+
+_left_to_dask: set[Any] = set()
+"""Who needs Dask's own thread, in this process."""
 
 
 def check() -> str | None:
@@ -27,9 +31,21 @@ def remove() -> None:
     """Comms that are there stay as they are."""
 
 
+def leave_to_dask(user: Any) -> None:
+    """As long as the user is there, comms that are made do as Dask does."""
+    _left_to_dask.add(user)
+
+
+def take_back(user: Any) -> None:
+    """It needs that no more, if it ever did."""
+    _left_to_dask.discard(user)
+
+
 def is_in_force() -> bool:
     """Whether a comm that is made now has the policy. One of spillway:// may be made
     where enable() was never called."""
+    if _left_to_dask:
+        return False
     if in_force.hooks:
         return in_force.why_off(NAME) is None
     return _is_on_without_enable(os.environ.get(switches.VARIABLE))

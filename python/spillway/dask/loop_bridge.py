@@ -3,12 +3,17 @@
 A connection tells whether one of its directions is with a thread. From then on its
 stream is expected here, and hears of it when the thread is done: one descriptor wakes
 the loop for all connections, however many are done by then.
+
+A loop without listeners and open streams soon gives up its bridge, and what others have
+for the loop goes with that: a process that has closed its comms has no threads and
+descriptors of ours. The next stream makes a new one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import dask
@@ -21,11 +26,14 @@ if TYPE_CHECKING:
 THREADS_KEY = "spillway.comm.threads"
 MOST_THREADS = 64  # that the library takes, SPW_REACTOR_THREADS_MAX
 
+IDLE_S = 1.0
+"""So long a bridge stays that nobody uses: clients connect in bursts."""
+
 # Weak on both sides: a bridge knows streams, and they know the loop, which would thus
 # be kept for ever when it is closed in the middle of a transfer. A bridge is kept by
-# its loop, which watches its descriptor until it is closed, and by streams that are not
-# closed. Without a lock, which a forked child could find taken: only a loop's own
-# thread asks for its bridge.
+# its loop, which watches its descriptor until nobody uses it or the loop is closed, and
+# by streams that are not closed. Without a lock, which a forked child could find taken:
+# only a loop's own thread asks for its bridge.
 _bridges: weakref.WeakKeyDictionary[
     asyncio.AbstractEventLoop, weakref.ref[LoopBridge]
 ] = weakref.WeakKeyDictionary()
@@ -54,10 +62,20 @@ def configured_threads() -> int | None:
 class LoopBridge:
     """What one loop has of it. All methods are called in the loop's thread."""
 
-    __slots__ = ("__weakref__", "_away", "given")
+    __slots__ = (
+        "__weakref__",
+        "_at_release",
+        "_away",
+        "_is_leaving",
+        "_users",
+        "given",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._away: dict[_native.Connection, Stream] = {}
+        self._users: set[int] = set()
+        self._is_leaving = False
+        self._at_release: list[Callable[[asyncio.AbstractEventLoop], None]] = []
         self.given: dict[str, _native.Completions] = {}
         """What each connection of the loop is given, if anything."""
         threads = configured_threads()
@@ -74,11 +92,47 @@ class LoopBridge:
         """No thread has anything of it any more."""
         self._away.pop(connection, None)
 
+    def join(self, user: object) -> None:
+        """A stream or listener uses what it was given, until it leaves."""
+        self._users.add(id(user))
+
+    def leave(self, user: object) -> None:
+        """It uses it no more. Any thread: but only the loop's own lets go of the bridge
+        because of that; else it stays until the next who leaves, or the loop's end."""
+        self._users.discard(id(user))
+        if self._users or self._is_leaving:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self.given and _known(loop) is self:
+            self._is_leaving = True
+            loop.call_later(IDLE_S, self._release_if_idle, loop)
+
+    def at_release(self, call: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """Have it called, with the loop, when the loop gives up the bridge."""
+        self._at_release.append(call)
+
+    def _release_if_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_leaving = False
+        if self._users:
+            return
+        for call in self._at_release:
+            call(loop)
+        loop.remove_reader(self.given["completions"].fileno())
+        del _bridges[loop]
+
     def _take_back(self, completions: _native.Completions) -> None:
         while (connection := completions.next()) is not None:
             stream = self._away.get(connection)
             if stream is not None:
                 stream.on_completion()
+
+
+def _known(loop: asyncio.AbstractEventLoop) -> LoopBridge | None:
+    known = _bridges.get(loop)
+    return known() if known is not None else None
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> LoopBridge:
@@ -91,8 +145,7 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> LoopBridge:
     spillway._native.SpillwayError
         When there is no descriptor or memory for it.
     """
-    known = _bridges.get(loop)
-    bridge = known() if known is not None else None
+    bridge = _known(loop)
     if bridge is None:
         bridge = LoopBridge(loop)
         _bridges[loop] = weakref.ref(bridge)

@@ -270,6 +270,11 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "distributed.worker_memory:WorkerMemoryManager", takes=("memory_limit",)
         ),
     ),
+    "worker_executor": (
+        # It has an attribute executors, a mapping with a "default".
+        Relies("distributed.worker:Worker", takes=("executor",)),
+        _is("distributed.utils:_offload_executor", "ThreadPoolExecutor"),
+    ),
     "client_check": (
         _is(
             "distributed.scheduler:Scheduler.identity",

@@ -98,6 +98,11 @@ class MeetingPlace:
             if stream.is_open():  # else whoever reads or writes next is told
                 _say_once(SLOWER, error)
 
+    def leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop needs no place any more: nobody has been told of it who may still
+        come."""
+        loop.remove_reader(self._meetings.fileno())
+
     def _let_in(self) -> None:
         reason = self._meetings.on_readable()
         if reason is not None:
@@ -112,6 +117,7 @@ def place_of(loop: asyncio.AbstractEventLoop) -> MeetingPlace | None:
     if bridge not in _places:
         try:
             place = MeetingPlace(loop)
+            bridge.at_release(place.leave)
         except OSError as error:
             _say_once(SLOWER, error)
             in_force.same_host_off = str(error)

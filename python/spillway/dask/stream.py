@@ -58,6 +58,7 @@ class Stream:
         self._loop = loop
         self._trimmer = trimmer_of(loop)
         self._bridge: LoopBridge | None = bridge_of(loop)  # until it is closed
+        self._bridge.join(self)
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
         self._watched = 0
@@ -275,7 +276,9 @@ class Stream:
         self._unwatch()
         self._connection.close()
         self._watch()
-        self._bridge = None
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None:
+            bridge.leave(self)
 
 
 async def open_stream(addresses: Iterable[tuple[str, int]]) -> Stream:

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from spillway import in_force, offload_counts
+from spillway import in_force, offload_counts, value_counts
 
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed", "tuned")
@@ -58,6 +58,7 @@ def stats() -> dict[str, Any]:
         "bytes": {way: figures.get(f"bytes_{way}", 0) for way in _DIRECTIONS},
         "copies": figures.get("copies", {}),
         "offload": offload_counts.read(),
+        "values": value_counts.read(),
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },

@@ -22,6 +22,7 @@ OWN_OBJECT = {
     "config": "dask.config:set",
     "offload": "distributed.protocol.compression:maybe_compress",
     "merge": "distributed.protocol.serialize:merge_memoryviews",
+    "values": "distributed.client:FutureState.set_error",
     "scheduler_offload": "distributed.core:ConnectionPool",
     "malloc": "distributed.nanny:_get_env_variables",
     "nanny_environ": "distributed.nanny:Nanny.instantiate",

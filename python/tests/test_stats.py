@@ -38,6 +38,7 @@ def test_has_every_figure_in_plain_types():
         "bytes",
         "copies",
         "offload",
+        "values",
         "connections",
         "same_host",
         "regions",
@@ -57,6 +58,14 @@ def test_has_every_figure_in_plain_types():
     }
     assert set(got["offload"]) == {"encoded", "decoded"}
     assert set(got["offload"]["encoded"]) == {"inline", "offloaded"}
+    assert set(got["values"]) == {
+        "in_place",
+        "pickled",
+        "registered",
+        "by_dask",
+        "failed",
+        "undecoded",
+    }
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -10,6 +10,7 @@ import os
 import socket
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import dask
@@ -20,7 +21,7 @@ from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
 from distributed.comm.utils import ensure_concrete_host
 
 from spillway import _native, offload_counts
-from spillway.dask import hook_offload, offload_setting
+from spillway.dask import hook_offload, hook_values, offload_setting, undecoded
 from spillway.dask.connection_settings import connection_settings
 from spillway.dask.decode import decode, loads
 from spillway.dask.decode_cost import decode_bytes
@@ -28,7 +29,7 @@ from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
 from spillway.dask.greeting import Greeting, greetings
 from spillway.dask.loop_bridge import LoopBridge, bridge_of
 from spillway.dask.offload_threads import in_thread
-from spillway.dask.outgoing_message import OutgoingMessage
+from spillway.dask.outgoing_message import OutgoingMessage, dumps
 from spillway.dask.queue_limit import configured_limit, is_small, limit_in_force
 from spillway.dask.same_host import SECRET_BYTES, place_of
 from spillway.dask.stream import Stream, open_stream, resolve
@@ -80,6 +81,7 @@ class SpillwayComm(Comm):
     ) -> None:
         self._stream = stream
         self._has_policy = hook_offload.is_in_force()
+        self._serialize = hook_values.serializer()
         self._turn: asyncio.Future | None = None
         stream.offload_bytes = offload_bytes
         # What the peer has been told already, and that until it is written once more.
@@ -186,6 +188,7 @@ class SpillwayComm(Comm):
                 deserialize=self.deserialize,
                 deserializers=deserializers,
                 allow_offload=self.allow_offload,
+                keep_failures=undecoded.is_wanted(),
             )
         except EOFError as error:
             self.abort()
@@ -194,6 +197,7 @@ class SpillwayComm(Comm):
     async def _decode(self, frames: list, deserializers: Any) -> Any:
         if len(frames) == 1:
             return loads(frames, self.deserialize, deserializers)
+        how = self.deserialize, deserializers, undecoded.is_wanted()
         size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
         # What stays serialised costs nothing, and a scheduler is not to look.
         if (
@@ -203,9 +207,9 @@ class SpillwayComm(Comm):
             and decode_bytes(frames, size) >= offload_bytes
         ):
             offload_counts.add("decoded", "offloaded", size)
-            return await in_thread(loads, frames, self.deserialize, deserializers)
+            return await in_thread(loads, frames, *how)
         offload_counts.add("decoded", "inline", size)
-        return loads(frames, self.deserialize, deserializers)
+        return loads(frames, *how)
 
     async def write(
         self, msg: Any, serializers: Any = None, on_error: str = "message"
@@ -221,6 +225,7 @@ class SpillwayComm(Comm):
                 msg,
                 self._offload_bytes(),
                 lambda: self._dumps_options(serializers, on_error),
+                self._serialize,
             )
             frames = message.encode_here()
             if frames is None or self._turn is not None:
@@ -237,6 +242,7 @@ class SpillwayComm(Comm):
                 msg,
                 size,
                 allow_offload=self.allow_offload,
+                dumps=self._serialize and partial(dumps, serialize=self._serialize),
                 **self._dumps_options(serializers, on_error),
             )
         return await self._send(frames)

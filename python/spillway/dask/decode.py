@@ -19,6 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
+from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
 
 logger = logging.getLogger(__name__)
@@ -32,25 +33,33 @@ async def decode(
     deserialize: bool = True,
     deserializers: Any = None,
     allow_offload: bool = True,
+    keep_failures: bool = False,
 ) -> Any:
     """The message that some frames hold, decoded off the loop when they are large."""
+    how = deserialize, deserializers, keep_failures
     if len(frames) == 1:
-        return loads(frames, deserialize, deserializers)
+        return loads(frames, *how)
     threshold = comm_utils.OFFLOAD_THRESHOLD
     if allow_offload and deserialize and threshold:
         if sum(map(nbytes, frames)) > threshold:
-            return await offload(loads, frames, deserialize, deserializers)
-    return loads(frames, deserialize, deserializers)
+            return await offload(loads, frames, *how)
+    return loads(frames, *how)
 
 
 def loads(
     frames: list[bytes | memoryview],
     deserialize: bool = True,
     deserializers: Any = None,
+    keep_failures: bool = False,
 ) -> Any:
-    """Decode as ``distributed.protocol.loads`` does, with two differences: a message
+    """Decode as ``distributed.protocol.loads`` does, with these differences: a message
     without marks is unpacked without a hook, and compressed frames are decompressed
-    once, into one aligned buffer for all shards of a value's buffer."""
+    once, into one aligned buffer for all shards of a value's buffer.
+
+    With `keep_failures` an `Undecoded` stands for each value of a reply with data that
+    cannot be decoded, and the others are as they would be without that one.
+    """
+    failures: list[Undecoded] = []
     head = frames[0]
     if type(head) is bytes and _MARK not in head:
         return msgpack.unpackb(head, use_list=False, **msgpack_opts)
@@ -58,16 +67,25 @@ def loads(
     def from_mark(obj: dict) -> Any:
         offset = obj.get("__Serialized__", 0)
         if offset > 0:
-            return _serialized(frames, offset, deserialize, deserializers)
+            try:
+                return _serialized(frames, offset, deserialize, deserializers)
+            except Exception as error:
+                if not keep_failures:
+                    raise
+                failures.append(Undecoded(error))
+                return failures[-1]
         offset = obj.get("__Pickled__", 0)
         if offset > 0:
             return _pickled(frames, offset)
         return msgpack_decode_default(obj)
 
     try:
-        return msgpack.unpackb(
+        message = msgpack.unpackb(
             head, object_hook=from_mark, use_list=False, **msgpack_opts
         )
+        if failures and not are_data(failures, message):
+            raise failures[0].error
+        return message
     except Exception:
         logger.critical("Failed to deserialize", exc_info=True)
         raise
@@ -86,7 +104,23 @@ def _serialized(
     if not deserialize:
         return Serialized(header, sub_frames)
     header, sub_frames = _plain(header, sub_frames)
+    if deserializers is not None and "pickle" not in deserializers:
+        if pickles_inside(header):
+            raise TypeError(f"it is pickled, and only {deserializers} are allowed")
     return merge_and_deserialize(header, sub_frames, deserializers=deserializers)
+
+
+def pickles_inside(header: Any) -> bool:
+    """Whether Dask's header of a value says that a serialiser pickled an array of
+    objects where it was not asked for pickles."""
+    if not isinstance(header, dict):
+        return False
+    inner = (header.get(name) for name in ("sub-header", "data-header", "mask-header"))
+    return (
+        header.get("pickle") is True
+        or any(map(pickles_inside, inner))
+        or any(map(pickles_inside, header.get("sub-headers", ())))
+    )
 
 
 def _pickled(frames: list, offset: int) -> Any:

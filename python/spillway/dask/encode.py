@@ -1,9 +1,10 @@
-"""From messages to frames: plain ones directly, the others by Dask's own encoder."""
+"""From messages to frames: plain ones directly, the others as Dask offloads them."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -96,21 +97,31 @@ def encode_plain(msg: Any) -> tuple[bytes | None, int]:
 
 
 async def encode(
-    msg: Any, size: int, allow_offload: bool, **kwargs: Any
+    msg: Any,
+    size: int,
+    allow_offload: bool,
+    dumps: Callable[..., list[bytes | memoryview]] | None = None,
+    **kwargs: Any,
 ) -> list[bytes | memoryview]:
-    """Frames of any message, by Dask's encoder, off the loop when they are large.
+    """Frames of any message, off the loop when they are large, as Dask has it.
 
     Parameters
     ----------
     size
         As `encode_plain` estimated it.
+    dumps
+        The encoder; None for Dask's.
     kwargs
-        Passed to ``distributed.protocol.dumps``.
+        Passed to the encoder, which takes what ``distributed.protocol.dumps`` does.
     """
-    if size < 0:
-        return await comm_utils.to_frames(msg, allow_offload=allow_offload, **kwargs)
+    if dumps is None:
+        if size < 0:
+            return await comm_utils.to_frames(
+                msg, allow_offload=allow_offload, **kwargs
+            )
+        dumps = protocol.dumps
 
     threshold = comm_utils.OFFLOAD_THRESHOLD
-    if allow_offload and threshold and size > threshold:
-        return await offload(protocol.dumps, msg, **kwargs)
-    return protocol.dumps(msg, **kwargs)
+    if allow_offload and threshold and (size > threshold or size < 0):
+        return await offload(dumps, msg, **kwargs)
+    return dumps(msg, **kwargs)

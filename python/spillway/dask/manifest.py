@@ -214,6 +214,61 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         _is("distributed.protocol.serialize:merge_memoryviews", "(mvs)"),
         _is("distributed.protocol.serialize:host_array_from_buffers", "(buffers)"),
     ),
+    # value_encoder.py and value_reducers.py, then undecoded_dependencies.py.
+    "values": (
+        Relies("dask.utils:Dispatch.dispatch", takes=("cls",)),
+        _is("distributed.protocol.serialize:dask_dumps", "(x, context=None)"),
+        _is(
+            "distributed.protocol.serialize:serialize",
+            "(x, serializers=None, on_error='message', context=None, "
+            "iterate_collection=None)",
+        ),
+        _is(
+            "distributed.protocol.serialize:deserialize",
+            "(header, frames, deserializers=None)",
+        ),
+        _is(
+            "distributed.protocol.serialize:serialize_and_split",
+            "(x, serializers=None, on_error='message', context=None, size=None)",
+        ),
+        Relies("distributed.protocol.serialize:_is_msgpack_serializable", takes=("v",)),
+        _is("distributed.protocol.serialize:pickle_loads", "(header, frames)"),
+        _is(
+            "distributed.worker:Worker.gather_dep",
+            "async (self, worker, to_gather, total_nbytes, *, stimulus_id)",
+        ),
+        _is(
+            "distributed.utils_comm:gather_from_workers",
+            "async (who_has, rpc, *, serializers=None, who=None)",
+        ),
+        Relies("distributed.worker:gather_from_workers", takes=("who_has",)),
+        Relies("distributed.client:gather_from_workers", takes=("who_has",)),
+        _is(
+            "distributed.client:Client._gather_remote",
+            "async (self, direct, local_worker)",
+        ),
+        # A client has an attribute futures, of key: FutureState.
+        _is("distributed.client:FutureState.set_error", "(self, exception, traceback)"),
+        _is(
+            "distributed.worker_state_machine:GatherDepSuccessEvent",
+            "(stimulus_id, worker, total_nbytes, data)",
+        ),
+        Relies(
+            "distributed.worker_state_machine:GatherDepFailureEvent.from_exception",
+            takes=("err", "worker", "total_nbytes", "stimulus_id"),
+        ),
+        Relies("distributed.worker_state_machine:TaskErredMsg", takes=("key",)),
+        _is(
+            "distributed.worker_state_machine:WorkerState._handle_gather_dep_success",
+            "(self, ev)",
+        ),
+        _is(
+            "distributed.worker_state_machine:WorkerState._transitions",
+            "(self, recommendations, *, stimulus_id)",
+        ),
+        # Its tasks have attributes state, dependents and run_id; it has one of events.
+        Relies("distributed.worker_state_machine:WorkerState._handle_event"),
+    ),
     "scheduler_offload": (
         # The scheduler's attribute connection_args is one dict, and is given to both.
         Relies("distributed.core:rpc", takes=("connection_args",)),

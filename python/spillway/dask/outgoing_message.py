@@ -6,12 +6,15 @@ as they are expected to cost little; the first that is not has packing begin aga
 thread, which takes over what is serialised already. Once all frames are there, and with
 them their sizes, those that are to be compressed are, in threads if they are large.
 
-What Dask's encoder makes of a message this makes of it, frame by frame. A message that
-msgpack or a serialiser refuses goes to Dask's encoder whole, which has the fall-backs
-and the error reports for it.
+What Dask's encoder makes of a message this makes of it, frame by frame, but for the
+values where our serialiser is in force. A message that msgpack or a serialiser refuses
+goes to Dask's encoder whole, which has the fall-backs and the error reports for it;
+with our serialiser it is packed again with its fall-back, which is to pickle what
+msgpack does not know.
 """
 
 import asyncio
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -39,9 +42,14 @@ from spillway.dask.offload_threads import MOST_THREADS, in_thread
 
 Frame = bytes | memoryview
 
+SerializeValue = Callable[..., tuple[dict[str, Any], list[Frame]]]
+"""As `value_encoder.serialize`."""
+
 _OPAQUE = (Serialize, Serialized, ToPickle, Pickled)
 _SERIALISED = (Serialized, Pickled)
 _PICKLED = (ToPickle, Pickled)
+
+logger = logging.getLogger("spillway")
 
 SMALLEST_COMPRESSED = 10_000
 """Dask's: smaller frames are not compressed."""
@@ -63,7 +71,7 @@ class _Packer(threading.local):
             return self._message.place(obj)
         encoded = msgpack_encode_default(obj)
         if encoded is obj:
-            raise TypeError(f"msgpack cannot take {type(obj)}")
+            return self._message.place_unknown(obj)
         return encoded
 
     def pack(self, message: "OutgoingMessage", content: Any) -> bytes:
@@ -120,6 +128,8 @@ class OutgoingMessage:
     make_options
         Gives the arguments of ``distributed.protocol.dumps``, all of them. Not called
         for a message without values.
+    serialize
+        What serialises its values; None for Dask's own.
     """
 
     __slots__ = (
@@ -131,6 +141,8 @@ class OutgoingMessage:
         "_met",
         "_next_frame",
         "_options",
+        "_pickles_unknown",
+        "_serialize",
         "_spendable",
         "_values",
     )
@@ -140,10 +152,13 @@ class OutgoingMessage:
         content: Any,
         offload_bytes: int,
         make_options: Callable[[], dict[str, Any]],
+        serialize: SerializeValue | None = None,
     ) -> None:
         self._content = content
         self._limit = math.inf if offload_bytes == NEVER else offload_bytes
         self._make_options = make_options
+        self._serialize = serialize
+        self._pickles_unknown = False
         self._options: dict[str, Any] | None = None
         self._values: list[_Value] = []
 
@@ -159,9 +174,9 @@ class OutgoingMessage:
         except _CostsTooMuch:
             return None
         except Exception:
-            # Dask's encoder meets the same one. How long it takes cannot be known.
+            # It is met once more there. How long it takes cannot be known.
             self._options = self._make_options()
-            return self._encode_by_dask() if self._limit == math.inf else None
+            return self._encode_refused() if self._limit == math.inf else None
         if not self._values:
             return [self._head]
         if sum(map(_frame_bytes, self._compressible())) >= self._limit:
@@ -189,6 +204,14 @@ class OutgoingMessage:
         self._met += 1
         return {"__Pickled__" if isinstance(value, _PICKLED) else "__Serialized__": at}
 
+    def place_unknown(self, obj: Any) -> Any:
+        """What stands for something that msgpack does not know."""
+        if not self._pickles_unknown:
+            raise TypeError(f"msgpack cannot take {type(obj)}")
+        from distributed.protocol.serialize import _is_msgpack_serializable
+
+        return obj if _is_msgpack_serializable(obj) else self.place(ToPickle(obj))
+
     def _pack(self, spendable: float) -> None:
         self._spendable, self._expected = spendable, 0.0
         self._met, self._next_frame = 0, 1
@@ -199,13 +222,21 @@ class OutgoingMessage:
         try:
             self._pack(math.inf)
         except Exception:
-            return self._encode_by_dask()
+            return self._encode_refused()
         if sum(map(_frame_bytes, self._compressible())) >= self._limit:
             return None
         return self._finish()
 
-    def _encode_by_dask(self) -> list[Frame]:
-        return protocol.dumps(self._content, **self._options)
+    def _encode_refused(self) -> list[Frame]:
+        if self._serialize is None:
+            return protocol.dumps(self._content, **self._options)
+        self._pickles_unknown = True
+        try:
+            self._pack(math.inf)
+        except Exception:
+            logger.critical("Failed to Serialize", exc_info=True)  # as Dask says it
+            raise
+        return self._finish()
 
     def _serialise(self, value: Any) -> _Value:
         if self._options is None:
@@ -231,12 +262,13 @@ class OutgoingMessage:
         if isinstance(value, ToPickle):
             return _Value(*_pickled(value.data), is_new=True)
         options = self._options
+        how = {name: options[name] for name in ("serializers", "on_error", "context")}
+        if self._serialize is not None:
+            with context_meter.meter("serialize"):  # as Dask does
+                header, frames = self._serialize(value, **how)
+            value = Serialized(dict(header), frames)
         header, frames = serialize_and_split(
-            value,
-            serializers=options["serializers"],
-            on_error=options["on_error"],
-            context=options["context"],
-            size=options["frame_split_size"],
+            value, size=options["frame_split_size"], **how
         )
         return _Value(header, frames, is_new=True)
 
@@ -272,6 +304,22 @@ class OutgoingMessage:
         for value in self._values:
             frames.extend(value.packed())
         return frames
+
+
+def dumps(
+    content: Any, serialize: SerializeValue | None = None, **options: Any
+) -> list[Frame]:
+    """The frames of a message, made here and now.
+
+    Parameters
+    ----------
+    serialize
+        What serialises its values; None for Dask's own.
+    options
+        As for ``distributed.protocol.dumps``, all of them.
+    """
+    message = OutgoingMessage(content, NEVER, lambda: options, serialize)
+    return message.encode_here()
 
 
 def _frame_bytes(job: tuple[_Value, int]) -> int:

@@ -13,10 +13,11 @@ SAME_HOST = "same_host"
 MALLOC = "malloc"
 OFFLOAD = "offload"
 MERGE = "merge"
+VALUES = "values"
 
-_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE)
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE, VALUES)
 
-_LATER = {"store", "shuffle", "values"}
+_LATER = {"store", "shuffle"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 

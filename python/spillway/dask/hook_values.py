@@ -1,0 +1,108 @@
+"""Has values encoded by us, and one that cannot be decoded fail its own task alone.
+
+For the first nothing of Dask's is entered: our comms ask for the serialiser. For the
+second it stands around what asks other processes for values: a worker's `gather_dep`,
+`gather_from_workers` of workers and clients, and a client's `_gather_remote`.
+"""
+
+import functools
+import logging
+import os
+from typing import Any
+
+from spillway import in_force
+from spillway.dask import manifest, switches, undecoded
+
+logger = logging.getLogger("spillway")
+
+NAME = "values"
+OFF_WITH = (switches.ALL, switches.TRANSPORT, switches.VALUES)
+
+_replaced: list[tuple[Any, str, Any, Any]] = []
+"""Where something of ours stands: the owner, the name, what was there, and ours."""
+
+
+def check() -> str | None:
+    """Why this hook cannot be installed, None when it can."""
+    return manifest.mismatch(NAME)
+
+
+def install() -> None:
+    """Stand around what asks for values."""
+    from distributed import client, utils_comm, worker
+
+    from spillway.dask import undecoded_dependencies
+
+    gather = utils_comm.gather_from_workers
+    _replace(worker.Worker, "gather_dep", undecoded_dependencies.around_gather_dep)
+    _replace(client.Client, "_gather_remote", _around_gather_remote)
+    for module in (utils_comm, worker, client):
+        if module.gather_from_workers is gather:
+            _replace(module, "gather_from_workers", _around_gather_from_workers)
+
+
+def remove() -> None:
+    """Leave, except where somebody else now stands before us."""
+    while _replaced:
+        owner, name, before, ours = _replaced.pop()
+        if getattr(owner, name) is ours:
+            setattr(owner, name, before)
+
+
+def serializer() -> Any:
+    """What serialises the values of a comm that is made now, None for Dask. One of
+    spillway:// may be made where enable() was never called."""
+    if in_force.hooks:
+        is_on = in_force.why_off(NAME) is None
+    else:
+        is_on = _is_on_without_enable(os.environ.get(switches.VARIABLE))
+    if not is_on:
+        return None
+    from spillway.dask import value_encoder
+
+    return value_encoder.serialize
+
+
+@functools.cache
+def _is_on_without_enable(variable: str | None) -> bool:
+    return switches.why_off(OFF_WITH, switches.read()) is None and check() is None
+
+
+def _replace(owner: Any, name: str, around: Any) -> None:
+    before = getattr(owner, name)
+    ours = around(before)
+    setattr(owner, name, ours)
+    _replaced.append((owner, name, before, ours))
+
+
+def _around_gather_from_workers(gather: Any) -> Any:
+    @functools.wraps(gather)
+    async def gather_from_workers(*args: Any, **kwargs: Any) -> Any:
+        with undecoded.wanted():
+            data, missing, failed, workers = await gather(*args, **kwargs)
+        for key, value in undecoded.take_from(data).items():
+            logger.error("%s", value.as_error(key, "a worker"))
+            failed.append(key)
+        return data, missing, failed, workers
+
+    return gather_from_workers
+
+
+def _around_gather_remote(gather: Any) -> Any:
+    @functools.wraps(gather)
+    async def _gather_remote(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with undecoded.wanted():
+            response = await gather(self, *args, **kwargs)
+        if response["status"] != "OK":
+            return response
+        failed = undecoded.take_from(response["data"])
+        if not failed:
+            return response
+        # Their futures are in error from now on; who asked for others asks again.
+        for key, value in failed.items():
+            state = self.futures.get(key)
+            if state is not None:
+                state.set_error(value.as_error(key, "the cluster"), None)
+        return {"status": "error", "keys": []}
+
+    return _gather_remote

@@ -1,0 +1,329 @@
+"""From values to headers and frames.
+
+Dask takes lists, tuples, sets and dicts apart and serialises each item by itself, by
+which what items have in common is lost: that two of them are one object, or contain
+each other. Here a value is pickled whole, in one pass, its buffers beside the pickle.
+Only what Dask's own header says all of goes by that: bytes, and arrays that lie in
+memory as they are sent. What only Dask's registry can serialise goes by that, inside
+the pickle if it is inside a value. A stock peer reads all of it.
+"""
+
+import copyreg
+import io
+import logging
+import pickle
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import cloudpickle
+from distributed.protocol.serialize import (
+    Serialize,
+    Serialized,
+    dask_dumps,
+    dask_serialize,
+    deserialize,
+)
+from distributed.protocol.serialize import serialize as serialize_by_dask
+
+from spillway import value_counts
+from spillway.dask.decode import pickles_inside
+from spillway.dask.value_reducers import (
+    LEAST_APART_BYTES,
+    OF_PYTHON,
+    PROTOCOL,
+    Reducer,
+    buffer_bytes,
+    by_default,
+    is_in_place,
+    of_numpy,
+)
+
+logger = logging.getLogger("spillway")
+
+Frame = bytes | bytearray | memoryview
+Encoded = tuple[dict[str, Any], list[Frame]]
+
+_DEFAULT = ("dask", "pickle")
+"""What Dask takes where no serialisers are named."""
+
+_IN_MEMORY = frozenset({bytes, bytearray})
+
+_PICKLE_WELL = ("distributed.protocol.numpy", "distributed.protocol.arrow")
+"""Where Dask has its own serialisers for what is better pickled."""
+
+
+class _TakenApart(Exception):
+    """There is a Serialize inside, which only Dask's way of taking values apart meets
+    as such."""
+
+
+def serialize(
+    value: Any,
+    serializers: Sequence[str] | None = None,
+    on_error: Literal["message", "raise"] = "message",
+    context: dict[str, Any] | None = None,
+) -> Encoded:
+    """The header and the frames of a value, as they are sent.
+
+    Parameters
+    ----------
+    value
+        Anything; of a Serialize what is in it.
+    serializers
+        Families of Dask's serialisers, in order; a list without "pickle" means that
+        nothing is pickled.
+    on_error
+        "message": a value that cannot be serialised becomes one that fails when it is
+        deserialised. "raise": it raises TypeError.
+    context
+        What Dask's serialisers are told about the connection.
+    """
+    while isinstance(value, Serialize):
+        value = value.data
+    if isinstance(value, Serialized):
+        return value.header, value.frames
+    names = _DEFAULT if serializers is None else tuple(serializers)
+    try:
+        return _encoded(value, names, context)
+    except Exception as error:
+        value_counts.add("failed")
+        return _failed(value, error, on_error)
+
+
+def _encoded(value: Any, names: tuple[str, ...], context: dict | None) -> Encoded:
+    if not _is_pickled_last(names, context):
+        return _by_dask(value, names, context)
+    type_ = type(value)
+    if "dask" in names:
+        if registered(type_) is not None:
+            try:
+                return _by_registry(value, context)
+            except NotImplementedError:
+                pass  # as Dask has it: the next one is asked
+        elif type_ in _IN_MEMORY or (_is_ndarray(type_) and is_in_place(value)):
+            value_counts.add("in_place")
+            return dask_dumps(value, context=context)
+    try:
+        return _pickled(value, "dask" in names)
+    except _TakenApart:
+        return _by_dask(value, names, context)
+
+
+def _is_pickled_last(names: tuple[str, ...], context: dict | None) -> bool:
+    """Whether what Dask's registry does not have is pickled, by a protocol that has
+    buffers beside the pickle."""
+    if "pickle" not in names or not set(names[: names.index("pickle")]) <= {"dask"}:
+        return False
+    protocol = (context or {}).get("pickle-protocol")
+    return protocol is None or protocol >= PROTOCOL
+
+
+def _is_ndarray(type_: type) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type_ is numpy.ndarray
+
+
+def _by_dask(value: Any, names: tuple[str, ...], context: dict | None) -> Encoded:
+    header, frames = serialize_by_dask(
+        Serialize(value), serializers=names, on_error="raise", context=context
+    )
+    if "pickle" not in names and pickles_inside(header):
+        raise TypeError("it has to be pickled, which the serialisers leave out")
+    value_counts.add("by_dask")
+    return header, [_sendable(frame) for frame in frames]
+
+
+def _by_registry(value: Any, context: dict | None) -> Encoded:
+    header, frames = dask_dumps(value, context=context)
+    value_counts.add("registered")
+    return header, [_sendable(frame) for frame in frames]
+
+
+def _sendable(frame: Any) -> Frame:
+    """A frame of somebody else's serialiser as one that can be split and sent."""
+    if isinstance(frame, bytes | bytearray):
+        return frame
+    view = memoryview(frame)
+    if view.ndim == 1 and view.c_contiguous:
+        return view
+    return buffer_bytes(view) if view.contiguous else view.tobytes()
+
+
+def registered(type_: type) -> Any:
+    """Dask's serialiser for a type, unless it is one that Dask comes with for a type
+    that is better pickled."""
+    try:
+        dumps = dask_serialize.dispatch(type_)
+    except TypeError:
+        return None
+    module = getattr(dumps, "__module__", None)
+    if module in _PICKLE_WELL:
+        return None
+    is_builtin = module == serialize_by_dask.__module__ and not hasattr(
+        dumps, "__self__"
+    )
+    return None if is_builtin else dumps
+
+
+class _Reducers(dict):
+    """For each type that a pickler meets how its objects are reduced. Of one value:
+    what is registered meanwhile counts from the next one on."""
+
+    def __init__(self, fallbacks: Any, with_registry: bool) -> None:
+        super().__init__()
+        self._fallbacks = fallbacks
+        self._with_registry = with_registry
+
+    def __missing__(self, type_: type) -> Reducer:
+        reducer = self._found(type_)
+        self[type_] = reducer
+        return reducer
+
+    def _found(self, type_: type) -> Reducer:
+        if self._with_registry and registered(type_) is not None:
+            return _reduce_by_registry
+        reducer = OF_PYTHON.get(type_) or _OF_DASK.get(type_)
+        if reducer is None:
+            reducer = _of_library(type_)
+        if reducer is None:
+            reducer = self._fallbacks.get(type_)
+        if reducer is None:
+            if issubclass(type_, type):
+                raise KeyError(type_)  # classes are pickled by name
+            reducer = by_default
+        return reducer
+
+
+def _of_library(type_: type) -> Reducer | None:
+    """The reducer for a type of a library, which may not be installed."""
+    library = str(getattr(type_, "__module__", "")).partition(".")[0]
+    if library == "numpy":
+        return of_numpy().get(type_)
+    if library == "pyarrow" or "pyarrow" in sys.modules:
+        from spillway.dask import arrow_reducers
+
+        return arrow_reducers.reducer_of(type_)
+    return None
+
+
+def _reduce_by_registry(value: Any) -> Any:
+    try:
+        header, frames = dask_dumps(value)
+    except NotImplementedError:
+        return by_default(value)
+    return deserialize, (header, [_apart(frame) for frame in frames])
+
+
+def _apart(frame: Any) -> Any:
+    """A buffer to go beside the pickle; what is none is pickled as it is."""
+    try:
+        return pickle.PickleBuffer(_sendable(frame))
+    except TypeError:
+        return frame
+
+
+def _take_apart(_: Any) -> Any:
+    raise _TakenApart
+
+
+_OF_DASK: dict[type, Reducer] = {Serialize: _take_apart, Serialized: _take_apart}
+
+
+class _CloudPickler(cloudpickle.Pickler):
+    def __init__(self, file: Any, reducers: Any, buffer_callback: Any) -> None:
+        self.dispatch_table = reducers
+        super().__init__(file, protocol=PROTOCOL, buffer_callback=buffer_callback)
+
+
+class _Pass:
+    """One pass over a value: the pickle, and the buffers beside it."""
+
+    def __init__(self) -> None:
+        self.frames: list[memoryview] = []
+        self._file = io.BytesIO()
+
+    def _keep(self, buffer: pickle.PickleBuffer) -> bool:
+        """Whether a buffer goes inside the pickle."""
+        raw = buffer.raw()
+        if raw.nbytes < LEAST_APART_BYTES:
+            return True
+        self.frames.append(raw)
+        return False
+
+    def dump(self, value: Any, with_registry: bool) -> bytes:
+        pickler = pickle.Pickler(self._file, PROTOCOL, buffer_callback=self._keep)
+        pickler.dispatch_table = _Reducers(copyreg.dispatch_table, with_registry)
+        pickler.dump(value)
+        return self._file.getvalue()
+
+    def cloud_dump(self, value: Any, with_registry: bool) -> bytes:
+        reducers = _Reducers(cloudpickle.Pickler.dispatch_table, with_registry)
+        _CloudPickler(self._file, reducers, self._keep).dump(value)
+        return self._file.getvalue()
+
+
+def _pickled(value: Any, with_registry: bool) -> Encoded:
+    """By pickle, or by cloudpickle where Dask turns to that."""
+    one = _Pass()
+    try:
+        packed = one.dump(value, with_registry)
+        is_cloud = _is_of_the_script(value, packed)
+    except (RecursionError, _TakenApart):
+        raise  # cloudpickle would meet the same
+    except Exception as error:
+        logger.debug("cloudpickle has to take what pickle cannot: %r", error)
+        is_cloud = True
+    if is_cloud:
+        one = _Pass()
+        packed = one.cloud_dump(value, with_registry)
+    value_counts.add("pickled")
+    writeable = tuple(not frame.readonly for frame in one.frames)
+    return {"serializer": "pickle", "writeable": writeable}, [packed, *one.frames]
+
+
+def _is_of_the_script(value: Any, packed: bytes) -> bool:
+    """Whether a pickle may name something that other processes cannot import."""
+    type_ = type(value)
+    if b"__main__" in packed:
+        return len(packed) < 1000 or not _is_only_data(type_)
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    if not by_value:
+        return False
+    owner = value if isinstance(value, type) or callable(value) else type_
+    return getattr(owner, "__module__", None) in by_value
+
+
+def _is_only_data(type_: type) -> bool:
+    if type_ is str or type_ is bytes:
+        return True
+    library = str(getattr(type_, "__module__", "")).partition(".")[0]
+    return library in ("numpy", "pandas") and type_.__name__ in (
+        "ndarray",
+        "DataFrame",
+        "Series",
+    )
+
+
+def _failed(value: Any, error: Exception, on_error: str) -> Encoded:
+    """As Dask has it for a value that no serialiser takes."""
+    message = f"Could not serialize object of type {type(value).__name__}"
+    if isinstance(error, RecursionError):
+        message += ": it is nested too deeply to be pickled"
+    if on_error == "raise":
+        raise TypeError(message, _shown(value)) from error
+    text = "".join(traceback.format_exception(error))
+    logger.warning("%s: %s", message, _last_line(error))
+    return {"serializer": "error"}, [message.encode(), text[:100000].encode()]
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)[:10000]
+    except Exception as error:
+        return f"<its __str__ raises {type(error).__name__}>"
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()

@@ -48,6 +48,9 @@ Encoded = tuple[dict[str, Any], list[Frame]]
 _DEFAULT = ("dask", "pickle")
 """What Dask takes where no serialisers are named."""
 
+_PROTOCOL_SINCE = (3, 8)
+"""The first Python with our protocol of pickles."""
+
 _IN_MEMORY = frozenset({bytes, bytearray})
 
 _PICKLE_WELL = ("distributed.protocol.numpy", "distributed.protocol.arrow")
@@ -112,12 +115,14 @@ def _encoded(value: Any, names: tuple[str, ...], context: dict | None) -> Encode
 
 
 def _is_pickled_last(names: tuple[str, ...], context: dict | None) -> bool:
-    """Whether what Dask's registry does not have is pickled, by a protocol that has
-    buffers beside the pickle."""
+    """Whether what Dask's registry does not have is pickled, and the peer can read a
+    pickle with buffers beside it."""
     if "pickle" not in names or not set(names[: names.index("pickle")]) <= {"dask"}:
         return False
-    protocol = (context or {}).get("pickle-protocol")
-    return protocol is None or protocol >= PROTOCOL
+    # Not the protocol that they agreed on: a scheduler always says 4, for workers with
+    # Python 3.7, which no Dask that speaks to ours still runs on.
+    python = ((context or {}).get("recipient") or {}).get("python")
+    return not python or tuple(python) >= _PROTOCOL_SINCE
 
 
 def _is_ndarray(type_: type) -> bool:

@@ -48,27 +48,39 @@ def buffer_bytes(buffer: Any) -> memoryview:
 
 
 def reduce_memoryview(view: memoryview) -> Any:
-    """Contents, format, shape and writeable flag; strides where they are NumPy's."""
+    """Contents, format, shape and writeable flag; strides where NumPy has them."""
     if view.format == "O":
         raise TypeError("a memoryview of Python objects cannot be serialised")
-    is_simple = len(view.format) == 1 and (view.ndim == 1 or view.nbytes)
-    if is_simple and view.c_contiguous and view.ndim:
-        plain = memoryview, (PickleBuffer(view.cast("B")),)
-        if view.format == "B" and view.ndim == 1:
-            return plain
-        cast = operator.methodcaller("cast", view.format, view.shape)
-        return cast, (Call(*plain),)
+    has_items = view.ndim == 1 or (view.ndim and view.nbytes)
+    can_be_cast = has_items and len(view.format.removeprefix("@")) == 1
+    if can_be_cast and view.c_contiguous:
+        return _cast(view.cast("B"), view)
 
     import numpy
 
     described = numpy.asarray(view)
-    found = memoryview(described)
-    if (found.format, found.itemsize) != (view.format, view.itemsize):
-        raise TypeError(
-            f"a memoryview of format {view.format!r}, shape {view.shape} and strides "
-            f"{view.strides} cannot be serialised"
-        )
-    return memoryview, (described,)
+    dtype = described.dtype
+    # NumPy has several names for one dtype, of which a pickle keeps the first.
+    is_kept = dtype.kind == "V" or numpy.dtype(dtype.str).char == dtype.char
+    if is_kept and memoryview(described).format == view.format:
+        return memoryview, (described,)
+    if can_be_cast:
+        packed = view.tobytes()
+        return _cast(packed if view.readonly else bytearray(packed), view)
+    raise TypeError(
+        f"a memoryview of format {view.format!r}, shape {view.shape} and strides "
+        f"{view.strides} cannot be serialised"
+    )
+
+
+def _cast(buffer: Any, view: memoryview) -> Any:
+    """The bytes of a buffer as those of a view."""
+    plain = memoryview, (PickleBuffer(buffer),)
+    if view.format == "B" and view.ndim == 1:
+        return plain
+    shape = (view.shape,) if view.ndim > 1 else ()
+    cast = operator.methodcaller("cast", view.format, *shape)
+    return cast, (Call(*plain),)
 
 
 def reduce_array(values: array) -> Any:

@@ -1,0 +1,210 @@
+"""Slices of Arrow's arrays come back equal and small, and what Arrow cannot pickle
+comes back too."""
+
+import io
+import pickle
+
+import hypothesis
+import pandas
+import pyarrow
+import pytest
+from hypothesis import strategies
+from pyarrow import fs
+
+from spillway.dask import arrow_reducers
+from spillway.dask.value_encoder import serialize
+
+LENGTH = 4000
+LIST_SIZE = 2
+
+
+def numbers(step=1):
+    return pyarrow.array(range(0, LENGTH * step, step))
+
+
+def texts(type_=None, count=LENGTH):
+    return pyarrow.array(
+        [None if i % 5 == 0 else f"row {i}" for i in range(count)], type_
+    )
+
+
+def union(kind):
+    ids = pyarrow.array([i % 2 for i in range(LENGTH)], pyarrow.int8())
+    if kind == "sparse":
+        return pyarrow.UnionArray.from_sparse(ids, [numbers(), texts()])
+    offsets = pyarrow.array([i // 2 for i in range(LENGTH)], pyarrow.int32())
+    return pyarrow.UnionArray.from_dense(
+        ids, offsets, [pyarrow.array(range(LENGTH // 2)), texts(count=LENGTH // 2)]
+    )
+
+
+def lists(type_):
+    return pyarrow.array(
+        [None if i % 7 == 0 else [i] * (i % 4) for i in range(LENGTH)], type_
+    )
+
+
+KINDS = {
+    "whole": numbers,
+    "truth": lambda: pyarrow.array([None, True, False, True] * (LENGTH // 4)),
+    "real": lambda: numbers().cast("float32"),
+    "text": texts,
+    "large text": lambda: texts(pyarrow.large_string()),
+    "view": lambda: texts(pyarrow.string_view()),
+    "long view": lambda: pyarrow.array(
+        [f"{i} is not inlined at all" for i in range(LENGTH)], pyarrow.string_view()
+    ),
+    "binary view": lambda: pyarrow.array(
+        [b"%20d" % i for i in range(LENGTH)], pyarrow.binary_view()
+    ),
+    "list": lambda: lists(pyarrow.list_(pyarrow.int64())),
+    "large list": lambda: lists(pyarrow.large_list(pyarrow.int32())),
+    "list view": lambda: lists(pyarrow.list_view(pyarrow.int64())),
+    "list of text": lambda: pyarrow.array([[str(i), None] for i in range(LENGTH)]),
+    "fixed list": lambda: pyarrow.array(
+        [[i, i] for i in range(LENGTH)], pyarrow.list_(pyarrow.int32(), LIST_SIZE)
+    ),
+    "struct": lambda: pyarrow.array(
+        [None if i % 6 == 0 else {"a": i, "b": str(i)} for i in range(LENGTH)]
+    ),
+    "struct of slices": lambda: pyarrow.StructArray.from_arrays(
+        [numbers().slice(3, LENGTH - 9), texts().slice(7, LENGTH - 9)], ["a", "b"]
+    ),
+    "map": lambda: pyarrow.array(
+        [[("a", i)] for i in range(LENGTH)],
+        pyarrow.map_(pyarrow.string(), pyarrow.int64()),
+    ),
+    "dictionary": lambda: texts().dictionary_encode(),
+    "runs": lambda: pyarrow.RunEndEncodedArray.from_arrays(
+        pyarrow.array(range(2, 2 * LENGTH + 2, 2), pyarrow.int32()), numbers()
+    ),
+    "nothing": lambda: pyarrow.nulls(LENGTH),
+    "decimal": lambda: numbers().cast(pyarrow.decimal128(30, 2)),
+    "time": lambda: numbers().cast(pyarrow.timestamp("ns", "UTC")),
+    "extension": lambda: pyarrow.ExtensionArray.from_storage(
+        pyarrow.uuid(),
+        pyarrow.array([b"%16d" % i for i in range(LENGTH)], pyarrow.binary(16)),
+    ),
+    "sparse union": lambda: union("sparse"),
+    "dense union": lambda: union("dense"),
+}
+WHOLE = {kind: make() for kind, make in KINDS.items()}
+KEEPS_ALL = {"dictionary"}
+"""A slice needs all of the dictionary, which is most of it here."""
+
+
+def pickled(value):
+    file, buffers = io.BytesIO(), []
+    pickler = pickle.Pickler(file, 5, buffer_callback=buffers.append)
+    pickler.dispatch_table = {type(value): arrow_reducers.reduce_array}
+    pickler.dump(value)
+    return file.getvalue(), buffers
+
+
+def size(value):
+    packed, buffers = pickled(value)
+    return len(packed) + sum(buffer.raw().nbytes for buffer in buffers)
+
+
+def check_equal(received, sent):
+    received.validate(full=True)
+    assert received.type == sent.type
+    assert len(received) == len(sent)
+    assert received.to_pylist() == sent.to_pylist()
+
+
+@hypothesis.given(
+    strategies.sampled_from(list(KINDS)),
+    strategies.integers(0, LENGTH),
+    strategies.integers(0, 70),
+)
+@hypothesis.settings(max_examples=250, deadline=None)
+def test_a_slice_comes_back_equal_and_small(kind, offset, length):
+    sent = WHOLE[kind].slice(offset, length)
+    packed, buffers = pickled(sent)
+    check_equal(pickle.loads(packed, buffers=buffers), sent)
+    if kind not in KEEPS_ALL:
+        assert size(sent) < 10_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_whole_is_not_copied(kind):
+    sent = WHOLE[kind]
+    if kind == "struct of slices":
+        pytest.skip("it is a slice")
+    assert arrow_reducers.trimmed(sent) is sent
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slices_of_slices_and_in_chunks(kind):
+    whole = WHOLE[kind]
+    sent = pyarrow.chunked_array(
+        [whole.slice(100, 500).slice(33, 20), whole.slice(0, 0), whole.slice(2222, 5)]
+    )
+    _, frames = serialize(sent)
+    received = pickle.loads(frames[0], buffers=frames[1:])
+    check_equal(received, sent)
+    if kind not in KEEPS_ALL:
+        assert sum(map(len, frames)) < 10_000
+
+
+def test_tables_and_batches_with_what_belongs_to_their_schemas():
+    fields = [pyarrow.field(kind, array.type) for kind, array in WHOLE.items()]
+    length = min(map(len, WHOLE.values()))
+    schema = pyarrow.schema(fields, {"k": "v"})
+    arrays = [array.slice(0, length) for array in WHOLE.values()]
+    table = pyarrow.Table.from_arrays(arrays, schema=schema)
+    batch = pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+    for sent in (table.slice(77, 30), table.slice(0, 0), batch.slice(1001, 9)):
+        header, frames = serialize(sent)
+        assert header["serializer"] == "pickle"
+        received = pickle.loads(frames[0], buffers=frames[1:])
+        received.validate(full=True)
+        assert received.schema.equals(sent.schema, check_metadata=True)
+        assert received.to_pylist() == sent.to_pylist()
+
+
+def test_inside_pandas_objects():
+    column = pandas.Series(
+        pandas.array([f"row {i}" for i in range(50_000)], dtype="string[pyarrow]")
+    )
+    frame = pandas.DataFrame({"text": column, "n": range(50_000)})
+    for sent in (column[7000:7050], frame[100:140]):
+        _, frames = serialize(sent)
+        assert sum(memoryview(frame).nbytes for frame in frames) < 10_000
+        received = pickle.loads(frames[0], buffers=frames[1:])
+        assert received.equals(sent)
+        assert type(received) is type(sent)
+
+
+def test_a_type_that_arrow_cannot_copy_is_sent_whole(monkeypatch):
+    def refuse(_):
+        raise pyarrow.ArrowNotImplementedError("not yet")
+
+    monkeypatch.setattr(arrow_reducers, "_compact", refuse)
+    sent = WHOLE["text"].slice(5, 10)
+    assert arrow_reducers.trimmed(sent) is sent
+
+
+FILES = [
+    fs.FileInfo("a/b.parquet", fs.FileType.File, size=10, mtime_ns=1_600_000_000_000),
+    fs.FileInfo("a", fs.FileType.Directory),
+    fs.FileInfo("gone", fs.FileType.NotFound),
+    fs.FileInfo("unknown"),
+]
+
+
+@pytest.mark.parametrize("sent", FILES)
+def test_file_infos(sent):
+    _, frames = serialize({"found": [sent]})
+    (received,) = pickle.loads(frames[0])["found"]
+    for name in ("path", "type", "size", "mtime_ns"):
+        assert getattr(received, name) == getattr(sent, name)
+
+
+def test_file_selectors():
+    sent = fs.FileSelector("some/where", allow_not_found=True, recursive=True)
+    _, frames = serialize(sent)
+    received = pickle.loads(frames[0])
+    assert received.base_dir == sent.base_dir
+    assert received.allow_not_found and received.recursive

@@ -20,6 +20,9 @@ PROTOCOL = 5
 LEAST_APART_BYTES = 1024
 """Smaller buffers go inside the pickle: a frame costs more than a copy of so much."""
 
+_CAST_FORMATS = frozenset("cbB?hHiIlLqQnNPfd")
+"""To which every Python casts a memoryview."""
+
 by_default = operator.methodcaller("__reduce_ex__", PROTOCOL)
 """What pickle does for an object without a reducer."""
 
@@ -52,7 +55,7 @@ def reduce_memoryview(view: memoryview) -> Any:
     if view.format == "O":
         raise TypeError("a memoryview of Python objects cannot be serialised")
     has_items = view.ndim == 1 or (view.ndim and view.nbytes)
-    can_be_cast = has_items and len(view.format.removeprefix("@")) == 1
+    can_be_cast = has_items and view.format.removeprefix("@") in _CAST_FORMATS
     if can_be_cast and view.c_contiguous:
         return _cast(view.cast("B"), view)
 

@@ -1,0 +1,111 @@
+"""What stands for values that cannot be decoded, and where."""
+
+import pickle
+
+import pytest
+from distributed import protocol
+from distributed.protocol import to_serialize
+from distributed.protocol.serialize import ToPickle
+
+from comm_pairs import EVERY_PAIR, OURS, STOCK, comms, exchanged
+from message_shapes import noise
+from spillway import value_counts
+from spillway.dask import undecoded
+from spillway.dask.decode import loads
+from spillway.dask.undecoded import Undecoded
+
+
+class FailsToLoad:
+    def __reduce__(self):
+        return eval, ("1 / 0",)
+
+
+class FailsToPickle:
+    def __reduce__(self):
+        raise ValueError("no")
+
+
+def reply(**data):
+    return {"status": "OK", "data": {k: to_serialize(v) for k, v in data.items()}}
+
+
+def decoded(message, keep_failures=True):
+    return loads(protocol.dumps(message), keep_failures=keep_failures)
+
+
+@pytest.mark.parametrize("bad", [FailsToLoad, FailsToPickle])
+def test_it_stands_in_the_place_of_its_value(bad):
+    before = value_counts.read()["undecoded"]
+    data = decoded(reply(a=noise(9), b=bad(), c="text"))["data"]
+    assert len(data["a"]) == 9 and data["c"] == "text"
+    assert type(data["b"]) is Undecoded
+    assert data["b"].error.__traceback__ is None
+    assert value_counts.read()["undecoded"] == before + 1
+    assert list(undecoded.take_from(data)) == ["b"]
+    assert list(data) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        to_serialize(FailsToLoad()),
+        {"status": "error", "data": {"a": to_serialize(FailsToLoad())}},
+        {"status": "OK", "data": [to_serialize(FailsToLoad())]},
+        {"status": "OK", "data": {"a": [to_serialize(FailsToLoad())]}},
+        {"status": "OK", "data": {}, "more": to_serialize(FailsToLoad())},
+        {"status": "OK", "data": {"a": ToPickle(FailsToLoad())}},
+    ],
+)
+def test_anywhere_else_the_message_fails(message):
+    with pytest.raises(ZeroDivisionError):
+        decoded(message)
+
+
+def test_who_does_not_ask_for_failures_gets_none():
+    with pytest.raises(ZeroDivisionError):
+        decoded(reply(a=1, b=FailsToLoad()), keep_failures=False)
+
+
+@pytest.mark.parametrize("pair", EVERY_PAIR, ids="-".join)
+async def test_between_peers(pair):
+    async with comms(*pair) as (near, far):
+        with undecoded.wanted():
+            if pair[1] == OURS:
+                data = (await exchanged(near, far, reply(a=1, b=FailsToLoad())))["data"]
+                assert data["a"] == 1 and type(data["b"]) is Undecoded
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    await exchanged(near, far, reply(a=1, b=FailsToLoad()))
+        assert not undecoded.is_wanted()
+        # The comm is of use after that.
+        assert await exchanged(near, far, {"x": 1}) == {"x": 1}
+        assert await exchanged(far, near, reply(a=2)) == {
+            "status": "OK",
+            "data": {"a": 2},
+        }
+
+
+@pytest.mark.parametrize("pair", [(OURS, STOCK), (OURS, OURS)], ids="-".join)
+async def test_what_cannot_be_encoded_is_an_error_where_it_is_read(pair):
+    async with comms(*pair) as (near, far):
+        with pytest.raises(TypeError, match="Could not serialize"):
+            await exchanged(near, far, to_serialize(FailsToPickle()))
+        assert await exchanged(near, far, 5) == 5
+
+
+def test_the_error_of_a_task_says_key_source_and_cause():
+    error = Undecoded(pickle.UnpicklingError("bad bytes")).as_error(("x", 3), "there")
+    assert str(error) == (
+        "the value of ('x', 3) could not be brought from there: "
+        "UnpicklingError: bad bytes"
+    )
+    assert isinstance(error.__cause__, pickle.UnpicklingError)
+
+
+def test_an_error_that_cannot_be_shown():
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    error = Undecoded(Silent()).as_error("x", "there")
+    assert "Silent: <its __str__ raises RuntimeError>" in str(error)

@@ -127,11 +127,9 @@ def test_a_slice_comes_back_equal_and_small(kind, offset, length):
         assert size(sent) < 10_000
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"struct of slices"}))
 def test_what_is_whole_is_not_copied(kind):
     sent = WHOLE[kind]
-    if kind == "struct of slices":
-        pytest.skip("it is a slice")
     assert arrow_reducers.trimmed(sent) is sent
 
 

@@ -54,13 +54,13 @@ def test_switched_off(monkeypatch, name, enabled):
     if enabled:
         enable()
     assert what_is_there() == before
-    assert hook_values.serializer() is None
+    assert hook_values.encoder() is None
 
 
 def test_with_enable_and_without():
-    assert hook_values.serializer() is value_encoder.serialize  # for spillway://
+    assert hook_values.encoder() is value_encoder.encode  # for spillway://
     enable()
-    assert hook_values.serializer() is value_encoder.serialize
+    assert hook_values.encoder() is value_encoder.encode
     assert stats()["parts"]["values"] == {"on": True, "why_off": None}
     assert in_force.hooks["values"] == in_force.ON
 

@@ -54,7 +54,9 @@ def as_received(frames):
 
 def frames_of(value, **options):
     message = to_serialize(value)
-    return outgoing_message.dumps(message, serialize, **{**OPTIONS, **options})
+    return outgoing_message.dumps(
+        message, value_encoder.encode, **{**OPTIONS, **options}
+    )
 
 
 def by_stock(value, **options):
@@ -169,6 +171,40 @@ def test_small_buffers_go_inside_the_pickle():
 def test_the_alignment_of_small_buffers():
     for one in by_us([noise(50, "f8") for _ in range(20)]):
         assert one.ctypes.data % 8 == 0
+
+
+LONG = value_encoder.LEAST_PART_BYTES
+
+
+@every_peer
+@pytest.mark.parametrize("make", [bytes, bytearray])
+def test_long_bytes_inside_a_value_are_sent_from_where_they_are(peer, make):
+    long = [make(noise(size)) for size in (LONG, 3 * LONG)]
+    sent = {"a": long[0], "b": [long[1], "x" * 9], "c": long[0], "d": make(noise(99))}
+    _, (packed,) = value_encoder.encode(sent)
+    kept = [part for part in packed if any(part is one for one in long)]
+    assert len(kept) == 2
+    assert len(packed) == 5
+    assert b"".join(packed) == serialize(sent)[1][0]
+    received = peer(sent)
+    check_came_back(received, sent)
+    if make is bytes:
+        assert received["a"] is received["c"]
+
+
+@every_peer
+def test_long_pickles_of_small_things_stay_whole(peer):
+    sent = [f"text number {i}" for i in range(100_000)]
+    _, (packed,) = value_encoder.encode(sent)
+    assert type(packed) is bytes
+    assert peer(sent) == sent
+    text = "é" * LONG
+    assert peer([text, text + "x"]) == [text, text + "x"]
+
+
+def test_the_name_of_the_script_in_long_data_means_nothing():
+    _, (packed,) = value_encoder.encode(["x" * LONG * 3 + "__main__", b"y" * LONG])
+    assert len(packed) >= 4
 
 
 def test_tables_keep_their_blocks_apart():

@@ -21,7 +21,9 @@ def serialize(value: Any, **options: Any) -> tuple[dict[str, Any], list[Any]]:
 
     from spillway.dask import hook_values
 
-    encode = hook_values.serializer()
-    if encode is not None:
-        return encode(value, **options)
-    return by_dask(Serialize(value), **options)
+    if hook_values.encoder() is None:
+        return by_dask(Serialize(value), **options)
+
+    from spillway.dask import value_encoder
+
+    return value_encoder.serialize(value, **options)

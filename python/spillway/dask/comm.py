@@ -81,7 +81,7 @@ class SpillwayComm(Comm):
     ) -> None:
         self._stream = stream
         self._has_policy = hook_offload.is_in_force()
-        self._serialize = hook_values.serializer()
+        self._encode_value = hook_values.encoder()
         self._turn: asyncio.Future | None = None
         stream.offload_bytes = offload_bytes
         # What the peer has been told already, and that until it is written once more.
@@ -225,7 +225,7 @@ class SpillwayComm(Comm):
                 msg,
                 self._offload_bytes(),
                 lambda: self._dumps_options(serializers, on_error),
-                self._serialize,
+                self._encode_value,
             )
             frames = message.encode_here()
             if frames is None or self._turn is not None:
@@ -242,7 +242,8 @@ class SpillwayComm(Comm):
                 msg,
                 size,
                 allow_offload=self.allow_offload,
-                dumps=self._serialize and partial(dumps, serialize=self._serialize),
+                dumps=self._encode_value
+                and partial(dumps, encode_value=self._encode_value),
                 **self._dumps_options(serializers, on_error),
             )
         return await self._send(frames)

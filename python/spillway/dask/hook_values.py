@@ -1,6 +1,6 @@
 """Has values encoded by us, and one that cannot be decoded fail its own task alone.
 
-For the first nothing of Dask's is entered: our comms ask for the serialiser. For the
+For the first nothing of Dask's is entered: our comms ask for the encoder. For the
 second it stands around what asks other processes for values: a worker's `gather_dep`,
 `gather_from_workers` of workers and clients, and a client's `_gather_remote`.
 """
@@ -49,8 +49,8 @@ def remove() -> None:
             setattr(owner, name, before)
 
 
-def serializer() -> Any:
-    """What serialises the values of a comm that is made now, None for Dask. One of
+def encoder() -> Any:
+    """What encodes the values of a comm that is made now, None for Dask. One of
     spillway:// may be made where enable() was never called."""
     if in_force.hooks:
         is_on = in_force.why_off(NAME) is None
@@ -60,7 +60,7 @@ def serializer() -> Any:
         return None
     from spillway.dask import value_encoder
 
-    return value_encoder.serialize
+    return value_encoder.encode
 
 
 @functools.cache

@@ -232,7 +232,10 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "(x, serializers=None, on_error='message', context=None, size=None)",
         ),
         Relies("distributed.protocol.serialize:_is_msgpack_serializable", takes=("v",)),
+        _is("distributed.protocol.serialize:dask_serialize._lookup", "dict"),
+        _is("distributed.protocol.serialize:dask_serialize._lazy", "dict"),
         _is("distributed.protocol.serialize:pickle_loads", "(header, frames)"),
+        Relies("distributed.protocol.utils:frame_split_size", takes=("frame", "n")),
         _is(
             "distributed.worker:Worker.gather_dep",
             "async (self, worker, to_gather, total_nbytes, *, stimulus_id)",

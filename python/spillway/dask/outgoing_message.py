@@ -33,6 +33,7 @@ from distributed.protocol.serialize import (
     msgpack_encode_default,
     serialize_and_split,
 )
+from distributed.protocol.utils import frame_split_size
 from distributed.utils import ensure_memoryview, nbytes
 
 from spillway.dask import encode_cost
@@ -42,8 +43,8 @@ from spillway.dask.offload_threads import MOST_THREADS, in_thread
 
 Frame = bytes | memoryview
 
-SerializeValue = Callable[..., tuple[dict[str, Any], list[Frame]]]
-"""As `value_encoder.serialize`."""
+EncodeValue = Callable[..., tuple[dict[str, Any], list[Frame | list[Frame]]]]
+"""As `value_encoder.encode`."""
 
 _OPAQUE = (Serialize, Serialized, ToPickle, Pickled)
 _SERIALISED = (Serialized, Pickled)
@@ -128,12 +129,13 @@ class OutgoingMessage:
     make_options
         Gives the arguments of ``distributed.protocol.dumps``, all of them. Not called
         for a message without values.
-    serialize
-        What serialises its values; None for Dask's own.
+    encode_value
+        What encodes its values; None for Dask's own.
     """
 
     __slots__ = (
         "_content",
+        "_encode_value",
         "_expected",
         "_head",
         "_limit",
@@ -142,7 +144,6 @@ class OutgoingMessage:
         "_next_frame",
         "_options",
         "_pickles_unknown",
-        "_serialize",
         "_spendable",
         "_values",
     )
@@ -152,12 +153,12 @@ class OutgoingMessage:
         content: Any,
         offload_bytes: int,
         make_options: Callable[[], dict[str, Any]],
-        serialize: SerializeValue | None = None,
+        encode_value: EncodeValue | None = None,
     ) -> None:
         self._content = content
         self._limit = math.inf if offload_bytes == NEVER else offload_bytes
         self._make_options = make_options
-        self._serialize = serialize
+        self._encode_value = encode_value
         self._pickles_unknown = False
         self._options: dict[str, Any] | None = None
         self._values: list[_Value] = []
@@ -228,7 +229,7 @@ class OutgoingMessage:
         return self._finish()
 
     def _encode_refused(self) -> list[Frame]:
-        if self._serialize is None:
+        if self._encode_value is None:
             return protocol.dumps(self._content, **self._options)
         self._pickles_unknown = True
         try:
@@ -263,14 +264,15 @@ class OutgoingMessage:
             return _Value(*_pickled(value.data), is_new=True)
         options = self._options
         how = {name: options[name] for name in ("serializers", "on_error", "context")}
-        if self._serialize is not None:
-            with context_meter.meter("serialize"):  # as Dask does
-                header, frames = self._serialize(value, **how)
-            value = Serialized(dict(header), frames)
-        header, frames = serialize_and_split(
-            value, size=options["frame_split_size"], **how
-        )
-        return _Value(header, frames, is_new=True)
+        size = options["frame_split_size"]
+        if self._encode_value is None:
+            return _Value(*serialize_and_split(value, size=size, **how), is_new=True)
+        with context_meter.meter("serialize"):  # as Dask does
+            header, frames = self._encode_value(value, **how)
+            if "compression" in header:  # of what a serialiser of Dask's compressed
+                value = Serialized(dict(header), frames)
+                return _Value(*serialize_and_split(value, size=size), is_new=True)
+            return _Value(*_split(header, frames, size), is_new=True)
 
     def _compressible(self) -> list[tuple[_Value, int]]:
         """The frames that are to be compressed if that makes them smaller."""
@@ -306,19 +308,39 @@ class OutgoingMessage:
         return frames
 
 
+def _split(
+    header: dict[str, Any], frames: list[Frame | list[Frame]], limit: int | None
+) -> tuple[dict[str, Any], list[Frame]]:
+    """As Dask splits frames, and those that come in parts are split already."""
+    split: list[Frame] = []
+    counts, offsets = [], []
+    for frame in frames:
+        offsets.append(len(split))
+        for part in frame if type(frame) is list else (frame,):
+            split.extend(frame_split_size(part, limit))
+        counts.append(len(split) - offsets[-1])
+    header = {
+        **header,
+        "split-num-sub-frames": tuple(counts),
+        "split-offsets": tuple(offsets),
+        "compression": (None,) * len(split),
+    }
+    return header, split
+
+
 def dumps(
-    content: Any, serialize: SerializeValue | None = None, **options: Any
+    content: Any, encode_value: EncodeValue | None = None, **options: Any
 ) -> list[Frame]:
     """The frames of a message, made here and now.
 
     Parameters
     ----------
-    serialize
-        What serialises its values; None for Dask's own.
+    encode_value
+        What encodes its values; None for Dask's own.
     options
         As for ``distributed.protocol.dumps``, all of them.
     """
-    message = OutgoingMessage(content, NEVER, lambda: options, serialize)
+    message = OutgoingMessage(content, NEVER, lambda: options, encode_value)
     return message.encode_here()
 
 

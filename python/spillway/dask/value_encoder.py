@@ -9,11 +9,11 @@ the pickle if it is inside a value. A stock peer reads all of it.
 """
 
 import copyreg
-import io
 import logging
 import pickle
 import sys
 import traceback
+import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -44,6 +44,10 @@ logger = logging.getLogger("spillway")
 
 Frame = bytes | bytearray | memoryview
 Encoded = tuple[dict[str, Any], list[Frame]]
+
+LEAST_PART_BYTES = 1 << 17
+"""Bytes inside a pickle that are as long are sent from where they are. What else pickle
+hands out is shorter: pieces of 64 KiB, and the end of what is in them."""
 
 _DEFAULT = ("dask", "pickle")
 """What Dask takes where no serialisers are named."""
@@ -83,6 +87,18 @@ def serialize(
     context
         What Dask's serialisers are told about the connection.
     """
+    header, frames = encode(value, serializers, on_error, context)
+    return header, [b"".join(one) if type(one) is list else one for one in frames]
+
+
+def encode(
+    value: Any,
+    serializers: Sequence[str] | None = None,
+    on_error: Literal["message", "raise"] = "message",
+    context: dict[str, Any] | None = None,
+) -> tuple[dict[str, Any], list[Frame | list[Frame]]]:
+    """As `serialize`, but a frame may be a list of its parts, which are sent one after
+    another, so that long bytes inside a pickle are not copied into it."""
     while isinstance(value, Serialize):
         value = value.data
     if isinstance(value, Serialized):
@@ -172,6 +188,46 @@ def registered(type_: type) -> Any:
     return None if is_builtin else dumps
 
 
+class _Known:
+    """Reducers of types that nobody has registered. Thread: any; of two that come at a
+    time to something new both find it."""
+
+    def __init__(self) -> None:
+        self._registered = -1, -1
+        self._reducers: weakref.WeakKeyDictionary[type, Reducer | None] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def reducer(self, type_: type) -> Reducer | None:
+        """That of a type, None if it has none."""
+        count = len(dask_serialize._lookup), len(dask_serialize._lazy)
+        if count != self._registered:
+            self._registered = count
+            self._reducers = weakref.WeakKeyDictionary()
+        known = self._reducers
+        try:
+            return known[type_]
+        except KeyError:
+            pass
+        if type_ in dask_serialize._lookup:  # could be registered anew
+            return _found(type_)
+        known[type_] = reducer = _found(type_)
+        return reducer
+
+
+_known = _Known()
+
+
+def _found(type_: type) -> Reducer | None:
+    if registered(type_) is not None:
+        return _reduce_by_registry
+    return _of_ours(type_)
+
+
+def _of_ours(type_: type) -> Reducer | None:
+    return OF_PYTHON.get(type_) or _OF_DASK.get(type_) or _of_library(type_)
+
+
 class _Reducers(dict):
     """For each type that a pickler meets how its objects are reduced. Of one value:
     what is registered meanwhile counts from the next one on."""
@@ -179,19 +235,14 @@ class _Reducers(dict):
     def __init__(self, fallbacks: Any, with_registry: bool) -> None:
         super().__init__()
         self._fallbacks = fallbacks
-        self._with_registry = with_registry
+        self._find = _known.reducer if with_registry else _of_ours
 
     def __missing__(self, type_: type) -> Reducer:
-        reducer = self._found(type_)
-        self[type_] = reducer
+        self[type_] = reducer = self._reducer(type_)
         return reducer
 
-    def _found(self, type_: type) -> Reducer:
-        if self._with_registry and registered(type_) is not None:
-            return _reduce_by_registry
-        reducer = OF_PYTHON.get(type_) or _OF_DASK.get(type_)
-        if reducer is None:
-            reducer = _of_library(type_)
+    def _reducer(self, type_: type) -> Reducer:
+        reducer = self._find(type_)
         if reducer is None:
             reducer = self._fallbacks.get(type_)
         if reducer is None:
@@ -243,11 +294,28 @@ class _CloudPickler(cloudpickle.Pickler):
 
 
 class _Pass:
-    """One pass over a value: the pickle, and the buffers beside it."""
+    """One pass over a value: the pickle, and the buffers beside it. It is the file that
+    is pickled to: long bytes come to `write` as the objects that they are."""
 
     def __init__(self) -> None:
         self.frames: list[memoryview] = []
-        self._file = io.BytesIO()
+        self._parts: list[Frame] = []
+        self.write = self._parts.append
+
+    def packed(self) -> bytes | list[Frame]:
+        """The pickle, or its parts if some are long enough to be sent as they are."""
+        parts, short = [], []
+        for part in self._parts:
+            if len(part) < LEAST_PART_BYTES:
+                short.append(part)
+                continue
+            parts += [b"".join(short), part] if short else [part]
+            short = []
+        if not parts:
+            return b"".join(short)
+        if short:
+            parts.append(b"".join(short))
+        return parts
 
     def _keep(self, buffer: pickle.PickleBuffer) -> bool:
         """Whether a buffer goes inside the pickle."""
@@ -257,23 +325,22 @@ class _Pass:
         self.frames.append(raw)
         return False
 
-    def dump(self, value: Any, with_registry: bool) -> bytes:
-        pickler = pickle.Pickler(self._file, PROTOCOL, buffer_callback=self._keep)
+    def dump(self, value: Any, with_registry: bool) -> None:
+        pickler = pickle.Pickler(self, PROTOCOL, buffer_callback=self._keep)
         pickler.dispatch_table = _Reducers(copyreg.dispatch_table, with_registry)
         pickler.dump(value)
-        return self._file.getvalue()
 
-    def cloud_dump(self, value: Any, with_registry: bool) -> bytes:
+    def cloud_dump(self, value: Any, with_registry: bool) -> None:
         reducers = _Reducers(cloudpickle.Pickler.dispatch_table, with_registry)
-        _CloudPickler(self._file, reducers, self._keep).dump(value)
-        return self._file.getvalue()
+        _CloudPickler(self, reducers, self._keep).dump(value)
 
 
 def _pickled(value: Any, with_registry: bool) -> Encoded:
     """By pickle, or by cloudpickle where Dask turns to that."""
     one = _Pass()
     try:
-        packed = one.dump(value, with_registry)
+        one.dump(value, with_registry)
+        packed = one.packed()
         is_cloud = _is_of_the_script(value, packed)
     except (RecursionError, _TakenApart):
         raise  # cloudpickle would meet the same
@@ -282,17 +349,20 @@ def _pickled(value: Any, with_registry: bool) -> Encoded:
         is_cloud = True
     if is_cloud:
         one = _Pass()
-        packed = one.cloud_dump(value, with_registry)
+        one.cloud_dump(value, with_registry)
+        packed = one.packed()
     value_counts.add("pickled")
     writeable = tuple(not frame.readonly for frame in one.frames)
     return {"serializer": "pickle", "writeable": writeable}, [packed, *one.frames]
 
 
-def _is_of_the_script(value: Any, packed: bytes) -> bool:
+def _is_of_the_script(value: Any, packed: bytes | list[Frame]) -> bool:
     """Whether a pickle may name something that other processes cannot import."""
     type_ = type(value)
-    if b"__main__" in packed:
-        return len(packed) < 1000 or not _is_only_data(type_)
+    parts = packed if type(packed) is list else [packed]
+    # Longer parts are somebody's data.
+    if any(b"__main__" in part for part in parts if len(part) <= 2 * LEAST_PART_BYTES):
+        return sum(map(len, parts)) < 1000 or not _is_only_data(type_)
     by_value = cloudpickle.list_registry_pickle_by_value()
     if not by_value:
         return False

@@ -89,6 +89,8 @@ KINDS = {
     "dense union": lambda: union("dense"),
 }
 WHOLE = {kind: make() for kind, make in KINDS.items()}
+# Not asked of slices: older Arrow is wrong about those of unions.
+ITEMS = {kind: array.to_pylist() for kind, array in WHOLE.items()}
 KEEPS_ALL = {"dictionary"}
 """A slice needs all of the dictionary, which is most of it here."""
 
@@ -106,11 +108,10 @@ def size(value):
     return len(packed) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
-def check_equal(received, sent):
+def check_equal(received, sent, expected):
     received.validate(full=True)
     assert received.type == sent.type
-    assert len(received) == len(sent)
-    assert received.to_pylist() == sent.to_pylist()
+    assert received.to_pylist() == expected
 
 
 @hypothesis.given(
@@ -122,7 +123,8 @@ def check_equal(received, sent):
 def test_a_slice_comes_back_equal_and_small(kind, offset, length):
     sent = WHOLE[kind].slice(offset, length)
     packed, buffers = pickled(sent)
-    check_equal(pickle.loads(packed, buffers=buffers), sent)
+    received = pickle.loads(packed, buffers=buffers)
+    check_equal(received, sent, ITEMS[kind][offset : offset + length])
     if kind not in KEEPS_ALL:
         assert size(sent) < 10_000
 
@@ -141,7 +143,7 @@ def test_slices_of_slices_and_in_chunks(kind):
     )
     _, frames = serialize(sent)
     received = pickle.loads(frames[0], buffers=frames[1:])
-    check_equal(received, sent)
+    check_equal(received, sent, ITEMS[kind][133:153] + ITEMS[kind][2222:2227])
     if kind not in KEEPS_ALL:
         assert sum(map(len, frames)) < 10_000
 
@@ -153,13 +155,15 @@ def test_tables_and_batches_with_what_belongs_to_their_schemas():
     arrays = [array.slice(0, length) for array in WHOLE.values()]
     table = pyarrow.Table.from_arrays(arrays, schema=schema)
     batch = pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
-    for sent in (table.slice(77, 30), table.slice(0, 0), batch.slice(1001, 9)):
-        header, frames = serialize(sent)
+    for whole, at, count in ((table, 77, 30), (table, 0, 0), (batch, 1001, 9)):
+        header, frames = serialize(whole.slice(at, count))
         assert header["serializer"] == "pickle"
         received = pickle.loads(frames[0], buffers=frames[1:])
         received.validate(full=True)
-        assert received.schema.equals(sent.schema, check_metadata=True)
-        assert received.to_pylist() == sent.to_pylist()
+        assert type(received) is type(whole)
+        assert received.schema.equals(schema, check_metadata=True)
+        for kind, items in ITEMS.items():
+            assert received.column(kind).to_pylist() == items[at : at + count]
 
 
 def test_inside_pandas_objects():

@@ -42,16 +42,25 @@ def trimmed(values: Any) -> Any:
     import pyarrow
 
     try:
-        behind, shown = values.get_total_buffer_size(), values.nbytes
-        # All the text behind views counts as shown, so what little differs says that
-        # they are a slice.
-        slack = 0 if _holds(values.type, _is_view) else shown // 8
-        if behind <= shown + slack + TOLERATED_BYTES:
+        behind = values.get_total_buffer_size()
+        if behind <= _shown_bytes(values) + TOLERATED_BYTES:
             return values
         compact = _compact(values)
-    except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowInvalid):
+    except pyarrow.ArrowException:
         return values  # of a type that Arrow cannot copy: too large, but right
-    return compact if compact.get_total_buffer_size() < behind else values
+    return compact if compact.get_total_buffer_size() < behind * 7 // 8 else values
+
+
+def _shown_bytes(values: Any) -> int:
+    """How much of its memory an array has to have. All the text behind views counts as
+    shown, so what little differs says that they are a slice."""
+    import pyarrow
+
+    try:
+        shown = values.nbytes
+    except pyarrow.ArrowException:  # older ones cannot tell it of views
+        return 0
+    return shown if _holds(values.type, _is_view) else shown + shown // 8
 
 
 def _compact(values: Any) -> Any:

@@ -102,6 +102,23 @@ def test_the_error_of_a_task_says_key_source_and_cause():
     assert isinstance(error.__cause__, pickle.UnpicklingError)
 
 
+@pytest.mark.parametrize(
+    "cause, kind",
+    [
+        (TypeError("x"), TypeError),
+        (ModuleNotFoundError("x"), ImportError),
+        (UnicodeDecodeError("utf8", b"x", 0, 1, "bad"), ValueError),
+        (KeyError("x"), RuntimeError),
+        (ConnectionError("x"), RuntimeError),
+    ],
+    ids=repr,
+)
+def test_the_kind_of_error_is_kept_if_that_can_do_no_harm(cause, kind):
+    error = Undecoded(cause).as_error("key", "there")
+    assert type(error) is kind
+    assert error.__cause__ is cause and "'key'" in str(error)
+
+
 def test_an_error_that_cannot_be_shown():
     class Silent(Exception):
         def __str__(self):

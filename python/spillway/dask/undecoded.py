@@ -17,6 +17,16 @@ _wanted: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 
 
+_KEPT = frozenset(
+    {
+        *(TypeError, ValueError, AttributeError, ImportError, RuntimeError),
+        *(ArithmeticError, ZeroDivisionError, AssertionError, MemoryError),
+    }
+)
+"""What somebody may expect to catch, and can be made from a message. Not OSError, which
+to Dask would say that the connection failed."""
+
+
 class Undecoded:
     """A value that could not be decoded."""
 
@@ -29,7 +39,8 @@ class Undecoded:
 
     def as_error(self, key: Any, source: str) -> Exception:
         """What the task gets that wanted the value."""
-        error = RuntimeError(
+        kinds = (kind for kind in type(self.error).__mro__ if kind in _KEPT)
+        error = next(kinds, RuntimeError)(
             f"the value of {key!r} could not be brought from {source}: "
             f"{type(self.error).__name__}: {_text_of(self.error)}"
         )

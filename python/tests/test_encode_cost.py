@@ -52,12 +52,13 @@ def test_what_is_serialised_costs_nothing():
     "data",
     [
         numpy.zeros((1000, 2))[:, 0],
+        memoryview(numpy.zeros(1000))[::2],
         numpy.array([1, "x"], object),
         pandas.DataFrame({"x": [1]}),
         Hostile(),
         type("Other", (), {})(),
     ],
-    ids=["strided", "objects", "table", "hostile", "other"],
+    ids=["strided", "strided view", "objects", "table", "hostile", "other"],
 )
 @pytest.mark.parametrize("mark", [to_serialize, ToPickle])
 def test_a_kind_that_was_never_met_may_cost_anything(data, mark):

@@ -106,3 +106,16 @@ async def test_what_is_in_error_at_the_client_is_well_at_its_worker():
             await soon(bad.result())
         assert "bad" in {key for one in workers.values() for key in one.data}
         assert client.cluster.scheduler.tasks["bad"].state == "memory"
+
+
+@every_fault
+async def test_replicating_ends(fault):
+    async with two_workers() as (client, workers, near, far):
+        bad = client.submit(make, fault, key="bad", **near)
+        good = client.submit(make, None, key="good", **near)
+        await soon(wait([bad, good]))
+        # The scheduler, which asks the worker, makes of any error a plain one.
+        with pytest.raises(Exception, match=f"bad.*does not {fault[:-1]}"):
+            await soon(client.replicate([bad, good], n=2))
+        (other,) = (one for one in workers.values() if [one.address] == far["workers"])
+        assert list(other.data) == ["good"]

@@ -14,9 +14,7 @@ from typing import Any
 
 from distributed.protocol.serialize import Pickled, Serialized
 
-_COST_NOTHING = frozenset(
-    {type(None), bool, int, float, complex, bytes, bytearray, memoryview}
-)
+_COST_NOTHING = frozenset({type(None), bool, int, float, complex, bytes, bytearray})
 _SERIALISED = (Serialized, Pickled)
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str})
 _SIZED_PANDAS = frozenset({"DataFrame", "Series"})
@@ -43,7 +41,7 @@ def kind_of(value: Any) -> Kind | None:
         return None
     data = value.data
     type_ = type(data)
-    if type_ in _COST_NOTHING:
+    if type_ in _COST_NOTHING or (type_ is memoryview and data.contiguous):
         return None
     module = type_.__module__.partition(".")[0]
     if module == "numpy" and _is_sent_in_place(type_, data):

@@ -36,9 +36,13 @@ def install() -> None:
     gather = utils_comm.gather_from_workers
     _replace(worker.Worker, "gather_dep", undecoded_dependencies.around_gather_dep)
     _replace(client.Client, "_gather_remote", _around_gather_remote)
-    for module in (utils_comm, worker, client):
+    for module, around in (
+        (utils_comm, _around_gather_from_workers),
+        (client, _around_gather_from_workers),
+        (worker, _around_gather_of_a_worker),
+    ):
         if module.gather_from_workers is gather:
-            _replace(module, "gather_from_workers", _around_gather_from_workers)
+            _replace(module, "gather_from_workers", around)
 
 
 def remove() -> None:
@@ -78,14 +82,42 @@ def _replace(owner: Any, name: str, around: Any) -> None:
 def _around_gather_from_workers(gather: Any) -> Any:
     @functools.wraps(gather)
     async def gather_from_workers(*args: Any, **kwargs: Any) -> Any:
-        with undecoded.wanted():
-            data, missing, failed, workers = await gather(*args, **kwargs)
-        for key, value in undecoded.take_from(data).items():
-            logger.error("%s", value.as_error(key, "a worker"))
-            failed.append(key)
-        return data, missing, failed, workers
+        answer, errors = await _gathered(gather, *args, **kwargs)
+        answer[2].extend(errors)
+        return answer
 
     return gather_from_workers
+
+
+def _around_gather_of_a_worker(gather: Any) -> Any:
+    """A worker that is told to gather says which keys failed, and `replicate` then has
+    it try again, for ever. So where there was nothing else to gather it raises."""
+
+    @functools.wraps(gather)
+    async def gather_from_workers(*args: Any, **kwargs: Any) -> Any:
+        answer, errors = await _gathered(gather, *args, **kwargs)
+        if errors and not any(answer[:3]):
+            raise next(iter(errors.values()))
+        answer[2].extend(errors)
+        return answer
+
+    return gather_from_workers
+
+
+async def _gathered(
+    gather: Any, *args: Any, **kwargs: Any
+) -> tuple[Any, dict[Any, Exception]]:
+    """What it gathered: the data, the keys that are missing, and that failed, and the
+    workers that did; and the errors of the keys that could not be decoded."""
+    with undecoded.wanted():
+        answer = await gather(*args, **kwargs)
+    errors = {
+        key: value.as_error(key, "a worker")
+        for key, value in undecoded.take_from(answer[0]).items()
+    }
+    for error in errors.values():
+        logger.error("%s", error)
+    return answer, errors
 
 
 def _around_gather_remote(gather: Any) -> Any:

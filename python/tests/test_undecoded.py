@@ -1,6 +1,7 @@
 """What stands for values that cannot be decoded, and where."""
 
 import pickle
+import sys
 
 import pytest
 from distributed import protocol
@@ -20,6 +21,11 @@ class FailsToLoad:
         return eval, ("1 / 0",)
 
 
+class ExitsToLoad:
+    def __reduce__(self):
+        return sys.exit, ()
+
+
 class FailsToPickle:
     def __reduce__(self):
         raise ValueError("no")
@@ -33,7 +39,7 @@ def decoded(message, keep_failures=True):
     return loads(protocol.dumps(message), keep_failures=keep_failures)
 
 
-@pytest.mark.parametrize("bad", [FailsToLoad, FailsToPickle])
+@pytest.mark.parametrize("bad", [FailsToLoad, ExitsToLoad, FailsToPickle])
 def test_it_stands_in_the_place_of_its_value(bad):
     before = value_counts.read()["undecoded"]
     data = decoded(reply(a=noise(9), b=bad(), c="text"))["data"]

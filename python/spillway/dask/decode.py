@@ -69,7 +69,9 @@ def loads(
         if offset > 0:
             try:
                 return _serialized(frames, offset, deserialize, deserializers)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # one of a value's code, such as SystemExit
                 if not keep_failures:
                     raise
                 failures.append(Undecoded(error))

@@ -43,7 +43,7 @@ def kind_of(value: Any) -> Kind | None:
     type_ = type(data)
     if type_ in _COST_NOTHING or (type_ is memoryview and data.contiguous):
         return None
-    module = type_.__module__.partition(".")[0]
+    module = str(getattr(type_, "__module__", "")).partition(".")[0]
     if module == "numpy" and _is_sent_in_place(type_, data):
         return None
     is_sized = type_ in _SIZED or (

@@ -32,7 +32,7 @@ class Undecoded:
 
     __slots__ = ("error",)
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         value_counts.add("undecoded")
         # Its traceback would keep the frames of the message alive.
         self.error = error.with_traceback(None)
@@ -83,7 +83,7 @@ def take_from(data: dict[Any, Any]) -> dict[Any, Undecoded]:
     return taken
 
 
-def _text_of(error: Exception) -> str:
+def _text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as other:

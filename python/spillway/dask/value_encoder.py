@@ -99,14 +99,17 @@ def encode(
 ) -> tuple[dict[str, Any], list[Frame | list[Frame]]]:
     """As `serialize`, but a frame may be a list of its parts, which are sent one after
     another, so that long bytes inside a pickle are not copied into it."""
-    while isinstance(value, Serialize):
+    # By type(), not isinstance(): what an object says of its class is any code.
+    while issubclass(type(value), Serialize):
         value = value.data
-    if isinstance(value, Serialized):
+    if issubclass(type(value), Serialized):
         return value.header, value.frames
     names = _DEFAULT if serializers is None else tuple(serializers)
     try:
         return _encoded(value, names, context)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # one of a value's code, such as SystemExit
         value_counts.add("failed")
         return _failed(value, error, on_error)
 
@@ -300,7 +303,12 @@ class _Pass:
     def __init__(self) -> None:
         self.frames: list[memoryview] = []
         self._parts: list[Frame] = []
-        self.write = self._parts.append
+
+    def write(self, part: Frame) -> None:
+        """Take the next part of the pickle."""
+        if type(part) is bytearray:  # which from now on must not change its size
+            part = memoryview(part) if len(part) >= LEAST_PART_BYTES else bytes(part)
+        self._parts.append(part)
 
     def packed(self) -> bytes | list[Frame]:
         """The pickle, or its parts if some are long enough to be sent as they are."""
@@ -360,14 +368,18 @@ def _is_of_the_script(value: Any, packed: bytes | list[Frame]) -> bool:
     """Whether a pickle may name something that other processes cannot import."""
     type_ = type(value)
     parts = packed if type(packed) is list else [packed]
-    # Longer parts are somebody's data.
-    if any(b"__main__" in part for part in parts if len(part) <= 2 * LEAST_PART_BYTES):
+    if any(b"__main__" in part for part in parts if not _is_data(part)):
         return sum(map(len, parts)) < 1000 or not _is_only_data(type_)
     by_value = cloudpickle.list_registry_pickle_by_value()
     if not by_value:
         return False
     owner = value if isinstance(value, type) or callable(value) else type_
     return getattr(owner, "__module__", None) in by_value
+
+
+def _is_data(part: Frame) -> bool:
+    """Whether a part of a pickle is somebody's bytes, and not pickle's own."""
+    return type(part) is memoryview or len(part) > 2 * LEAST_PART_BYTES
 
 
 def _is_only_data(type_: type) -> bool:
@@ -381,7 +393,7 @@ def _is_only_data(type_: type) -> bool:
     )
 
 
-def _failed(value: Any, error: Exception, on_error: str) -> Encoded:
+def _failed(value: Any, error: BaseException, on_error: str) -> Encoded:
     """As Dask has it for a value that no serialiser takes."""
     message = f"Could not serialize object of type {type(value).__name__}"
     if isinstance(error, RecursionError):
@@ -400,5 +412,5 @@ def _shown(value: Any) -> str:
         return f"<its __str__ raises {type(error).__name__}>"
 
 
-def _last_line(error: Exception) -> str:
+def _last_line(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip()

@@ -5,6 +5,7 @@ import asyncio
 
 import numpy
 import pytest
+from distributed import protocol
 from distributed.comm.tcp import TCP
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import ToPickle
@@ -15,7 +16,7 @@ from message_shapes import Plain, noise
 from spillway import value_counts
 from spillway.dask.comm import SpillwayComm
 from test_value_encoder import KINDS
-from value_samples import check_came_back, values
+from value_samples import check_came_back, values, values_for_stock
 
 PLAIN_KINDS = [kind for kind in KINDS if not kind.startswith("array of")]
 
@@ -54,6 +55,23 @@ def test_nested_values(to, sent):
             return await exchanged(near, far, to_serialize(sent))
 
     check_came_back(asyncio.run(go()), sent)
+
+
+@given(values_for_stock)
+@settings(max_examples=25, deadline=None)
+def test_nested_values_of_a_stock_peer(sent):
+    """As a stock peer would have them."""
+    message = to_serialize(sent)
+    try:
+        expected = protocol.loads(protocol.dumps(message, on_error="raise"))
+    except (TypeError, RecursionError):
+        return  # more than stock can send
+
+    async def go():
+        async with comms(STOCK, OURS) as (near, far):
+            return await exchanged(near, far, message)
+
+    check_came_back(asyncio.run(go()), expected)
 
 
 @from_us

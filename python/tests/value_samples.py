@@ -177,6 +177,12 @@ def in_a_ring(items):
 values = strategies.recursive(leaves, _containers, max_leaves=12)
 
 
+values_for_stock = strategies.recursive(
+    plain | array_values, _containers, max_leaves=12
+)
+"""Without memoryviews, of which some end the connection of a stock sender."""
+
+
 def check_came_back(received, sent):
     """In type, content and layout, and with the same aliases and cycles."""
     _check(received, sent, {})

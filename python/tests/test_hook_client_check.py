@@ -17,7 +17,7 @@ def warnings_of(caplog):
 
 
 def said(on, why_off=None):
-    return {"spillway": {"parts": {"transport": {"on": on, "why_off": why_off}}}}
+    return {"spillway": {"off": {} if on else {"transport": why_off}}}
 
 
 @pytest.mark.parametrize(

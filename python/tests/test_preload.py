@@ -159,7 +159,7 @@ async def test_stock_and_switched_off_workers_on_a_spillway_scheduler(tmp_path):
         identity = await client.scheduler.identity()
     said = {w["name"]: w.get("spillway") for w in identity["workers"].values()}
     assert said["w0"] is None
-    assert said["w1"]["parts"]["transport"]["why_off"] == "SPILLWAY_DISABLE=all"
+    assert said["w1"]["off"]["transport"] == "SPILLWAY_DISABLE=all"
 
 
 def test_importing_it_turns_the_transport_on_and_sets_no_environment():

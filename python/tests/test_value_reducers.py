@@ -145,6 +145,7 @@ class Masked(numpy.ma.MaskedArray):
     pass
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_subclasses_go_their_own_way():
     assert type(there_and_back(Masked([1, 2], [0, 1]))) is Masked
     record = there_and_back(numpy.rec.array([(1, 2.0)], dtype="i4,f8"))

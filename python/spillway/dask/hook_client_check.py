@@ -97,9 +97,8 @@ def _without_spillway(workers: dict[str, dict[str, Any]]) -> dict[str, str | Non
             if not address.startswith("spillway://"):
                 without[address] = None
             continue
-        transport = said["parts"]["transport"]
-        reason = transport["why_off"]
-        if not transport["on"] and not str(reason).startswith(switches.VARIABLE):
+        reason = said["off"].get("transport")
+        if reason is not None and not reason.startswith(switches.VARIABLE):
             without[address] = reason
     return without
 

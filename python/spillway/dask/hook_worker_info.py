@@ -42,5 +42,10 @@ def _describe(worker: Any) -> dict[str, Any]:
     return {
         "version": spillway.__version__,
         "wire_version": wire_version,
-        "parts": in_force.parts(),
+        # Short: Dask wants little of a worker to be pickled with its state.
+        "off": {
+            name: part["why_off"]
+            for name, part in in_force.parts().items()
+            if not part["on"]
+        },
     }

@@ -166,6 +166,26 @@ def test_tables_and_batches_with_what_belongs_to_their_schemas():
             assert received.column(kind).to_pylist() == items[at : at + count]
 
 
+def test_memory_that_arrays_have_in_common_is_sent_once():
+    words = pyarrow.array([f"a word of some length, {i}" for i in range(5000)])
+    size_of_words = words.nbytes
+    column = words.dictionary_encode()
+    chunks = pyarrow.chunked_array([column.slice(i * 50, 50) for i in range(100)])
+    table = pyarrow.table({"a": chunks, "b": chunks})
+    for sent in (table, [table, column, column.dictionary], {"x": table["b"]}):
+        _, frames = serialize(sent)
+        assert sum(memoryview(one).nbytes for one in frames) < 2 * size_of_words
+        received = pickle.loads(frames[0], buffers=frames[1:])
+        if sent is table:
+            received.validate(full=True)
+            assert received.equals(sent)
+    memory = pyarrow.py_buffer(bytes(5000))
+    _, frames = serialize([memory, memory.slice(), memory.slice(1000)])
+    assert [len(one) for one in frames[1:]] == [5000, 4000]
+    again = pickle.loads(frames[0], buffers=frames[1:])
+    assert [len(one) for one in again] == [5000, 5000, 4000]
+
+
 def test_inside_pandas_objects():
     column = pandas.Series(
         pandas.array([f"row {i}" for i in range(50_000)], dtype="string[pyarrow]")

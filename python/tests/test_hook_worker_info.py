@@ -1,5 +1,7 @@
 """A worker says at registration what of Spillway it runs, also when that is nothing."""
 
+import pickle
+
 import pytest
 from distributed import Scheduler, Worker
 
@@ -24,6 +26,13 @@ async def test_shows_in_the_schedulers_identity():
         "wire_version": WIRE_VERSION,
         "off": {},
     }
+
+
+async def test_says_it_in_few_bytes():
+    enable()
+    async with Scheduler(**SCHEDULER) as scheduler, Worker(scheduler.address) as worker:
+        state = scheduler.workers[worker.address].clean()
+        assert len(pickle.dumps(state)) < 1000  # as a test of Dask's wants it
 
 
 @pytest.mark.parametrize("name", ["all", "transport"])

@@ -7,21 +7,47 @@ goes as it is, without a copy. Tables and batches are pickled by their columns.
 """
 
 import functools
+import operator
 from typing import Any
 
-from spillway.dask.value_reducers import Reducer, by_default
+from spillway.dask.value_reducers import LEAST_APART_BYTES, Reducer, by_default
 
 TOLERATED_BYTES = 512
 """Padding, and bits that are rounded up to bytes, are not worth a copy."""
 
 
-def reducer_of(type_: type) -> Reducer | None:
-    """The reducer for a type of Arrow's, if it has one. Subclasses of extension arrays
-    are their authors', but what they hold is Arrow's."""
+class SharedBuffers:
+    """Reduces buffers, each memory once: Arrow makes a new object whenever it is asked
+    for the buffers of an array, also for those that arrays have in common, as chunks
+    have a dictionary."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[int, int, bool], Any] = {}
+
+    def __call__(self, buffer: Any) -> Any:
+        if buffer.size < LEAST_APART_BYTES:
+            return by_default(buffer)
+        first = self._met.setdefault(
+            (buffer.address, buffer.size, buffer.is_mutable), buffer
+        )
+        if first is buffer:
+            return by_default(buffer)
+        return _the_only_one, ((first,),)
+
+
+_the_only_one = operator.itemgetter(0)
+
+
+def reducer_of(type_: type) -> Reducer | type[SharedBuffers] | None:
+    """The reducer for a type of Arrow's, if it has one; a class if each pass needs one
+    of its own. Subclasses of extension arrays are their authors', but what they hold is
+    Arrow's."""
     import pyarrow
 
     if issubclass(type_, pyarrow.Array):
         return reduce_array
+    if issubclass(type_, pyarrow.Buffer):
+        return SharedBuffers
     return _of_file_systems().get(type_)
 
 

@@ -246,6 +246,8 @@ class _Reducers(dict):
 
     def _reducer(self, type_: type) -> Reducer:
         reducer = self._find(type_)
+        if isinstance(reducer, type):  # each pass has one of its own
+            reducer = reducer()
         if reducer is None:
             reducer = self._fallbacks.get(type_)
         if reducer is None:

@@ -1,7 +1,9 @@
 """What stands for values that cannot be decoded, and where."""
 
+import gc
 import pickle
 import sys
+import weakref
 
 import pytest
 from distributed import protocol
@@ -106,6 +108,29 @@ def test_the_error_of_a_task_says_key_source_and_cause():
         "UnpicklingError: bad bytes"
     )
     assert isinstance(error.__cause__, pickle.UnpicklingError)
+
+
+def test_the_message_is_not_kept_alive():
+    class Kept:
+        pass
+
+    def fail(kept):
+        try:
+            raise ValueError(1)
+        except ValueError as error:
+            raise TypeError(2) from error
+
+    kept = Kept()
+    watched = weakref.ref(kept)
+    try:
+        fail(kept)
+    except TypeError as raised:
+        one = Undecoded(raised)
+    del kept
+    gc.collect()
+    assert watched() is None
+    (note,) = one.as_error("key", "there").__notes__
+    assert "in fail" in note and "ValueError: 1" in note
 
 
 @pytest.mark.parametrize(

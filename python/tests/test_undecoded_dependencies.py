@@ -218,6 +218,7 @@ async def test_only_its_own_tasks_fail(fault):
         for future in failing:
             error = await error_of(future)
             assert "'bad'" in str(error) and f"does not {fault[:-1]}" in repr(error)
+            assert "Where it was decoded" in error.__notes__[0]
         for future in running:
             assert await soon(future) == ["ndarray", "ndarray"]
         assert await soon(client.submit(names, bad, **near)) == [BAD[fault].__name__]

@@ -7,6 +7,7 @@ worker, of which the scheduler never hears, so that their tasks wait for ever
 
 import contextlib
 import contextvars
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,15 +28,19 @@ _KEPT = frozenset(
 to Dask would say that the connection failed."""
 
 
+_SHOWN_LENGTH = 5000
+
+
 class Undecoded:
     """A value that could not be decoded."""
 
-    __slots__ = ("error",)
+    __slots__ = ("_where", "error")
 
     def __init__(self, error: BaseException) -> None:
         value_counts.add("undecoded")
-        # Its traceback would keep the frames of the message alive.
-        self.error = error.with_traceback(None)
+        self.error = error
+        self._where = "".join(traceback.format_exception(error))[-_SHOWN_LENGTH:]
+        _let_go_of_frames(error)
 
     def as_error(self, key: Any, source: str) -> Exception:
         """What the task gets that wanted the value."""
@@ -45,6 +50,7 @@ class Undecoded:
             f"{type(self.error).__name__}: {_text_of(self.error)}"
         )
         error.__cause__ = self.error
+        error.add_note(f"Where it was decoded:\n{self._where}")
         return error
 
 
@@ -81,6 +87,18 @@ def take_from(data: dict[Any, Any]) -> dict[Any, Undecoded]:
     for key in taken:
         del data[key]
     return taken
+
+
+def _let_go_of_frames(error: BaseException | None) -> None:
+    """Tracebacks keep the variables of functions alive, among them the message."""
+    met = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in met:
+            met.add(id(one))
+            one.__traceback__ = None
+            waiting += [one.__cause__, one.__context__]
 
 
 def _text_of(error: BaseException) -> str:

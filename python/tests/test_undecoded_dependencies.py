@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 
 import dask
 import pytest
@@ -253,6 +254,54 @@ async def test_a_worker_that_is_told_to_gather(fault):
         answer = await soon(worker.gather(who_has))
         assert answer == {"status": "partial-fail", "keys": ["bad"]}
         assert list(worker.data) == ["good"]
+
+
+def load_all(*values):
+    """A task whose result loads if all that it was given did."""
+    return noise(50 * len(values))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_many_tasks_of_which_some_results_do_not_load(seed):
+    """Whoever runs them, each is done in the end: in error if it was brought what does
+    not load or needs one that is, and else well."""
+    choose = random.Random(seed)
+    FailsToLoad.loads = 0
+    async with two_workers() as (client, workers, near, far):
+        futures, needed, bad = [], {}, set()
+        for number in range(150):
+            key = f"task-{number}"
+            is_first = number < 20
+            needed[key] = (
+                [] if is_first else choose.sample(futures, choose.randrange(4))
+            )
+            if is_first and choose.random() < 0.4:
+                bad.add(key)
+                future = client.submit(
+                    make,
+                    choose.choice(list(BAD)),
+                    key=key,
+                    **choose.choice([near, far]),
+                )
+            else:
+                future = client.submit(
+                    load_all, *needed[key], key=key, **choose.choice([near, far])
+                )
+            futures.append(future)
+        await soon(wait(futures))
+        for future in futures:
+            needs_failed = any(one.status == "error" for one in needed[future.key])
+            needs_bad = any(one.key in bad for one in needed[future.key])
+            if future.status == "error":
+                assert needs_failed or needs_bad
+            else:
+                assert future.status == "finished" and not needs_failed
+        assert bad and any(future.status == "error" for future in futures)
+        for worker in workers.values():
+            worker.state.validate_state()
+            assert not worker.state.in_flight_tasks
+        del futures, needed, future
+        await until(lambda: not any(one.state.tasks for one in workers.values()))
 
 
 async def test_tasks_of_many_workers_at_once():

@@ -76,7 +76,9 @@ def _handle(state: WorkerState, event: GatherDepPartlyEvent) -> Any:
 
     recommendations, instructions = state._handle_gather_dep_success(event)
     instructions = list(instructions)
-    failed = {state.tasks[key]: failure for key, failure in event.failed.items()}
+    failed = {
+        one: event.failed[one.key] for one in recommendations if one.key in event.failed
+    }
     for dependency in failed:
         del recommendations[dependency]
     # What arrived, and all that did not, before any task: with a task goes what it

@@ -8,7 +8,7 @@ from distributed import client, utils_comm, wait, worker
 from comm_pairs import soon
 from spillway import in_force, stats
 from spillway.dask import disable, enable, hook_values, value_encoder
-from test_undecoded_dependencies import every_fault, make, two_workers
+from test_undecoded_dependencies import every_fault, make, names, two_workers
 
 PLACES = [
     (worker.Worker, "gather_dep"),
@@ -119,3 +119,11 @@ async def test_replicating_ends(fault):
             await soon(client.replicate([bad, good], n=2))
         (other,) = (one for one in workers.values() if [one.address] == far["workers"])
         assert list(other.data) == ["good"]
+
+
+@every_fault
+async def test_scattering_raises(fault):
+    async with two_workers() as (client, _, near, _):
+        with pytest.raises(Exception, match="does not load|Could not serialize"):
+            await soon(client.scatter([make(None), make(fault)]))
+        assert await soon(client.submit(names, 1, **near)) == ["int"]

@@ -124,6 +124,6 @@ async def test_replicating_ends(fault):
 @every_fault
 async def test_scattering_raises(fault):
     async with two_workers() as (client, _, near, _):
-        with pytest.raises(Exception, match="does not load|Could not serialize"):
+        with pytest.raises(Exception, match=r"does not load|Could not serialize"):
             await soon(client.scatter([make(None), make(fault)]))
         assert await soon(client.submit(names, 1, **near)) == ["int"]

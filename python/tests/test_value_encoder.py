@@ -5,6 +5,7 @@ import collections
 import pickle
 import sys
 import types
+import weakref
 
 import cloudpickle
 import hypothesis
@@ -23,7 +24,7 @@ from distributed.protocol.serialize import (
 import spillway.dask
 from message_shapes import check_same_array, noise
 from spillway import value_counts
-from spillway.dask import decode, outgoing_message, value_encoder
+from spillway.dask import decode, encode_cost, outgoing_message, value_encoder
 from spillway.dask.value_encoder import serialize
 from value_samples import (
     Blob,
@@ -406,7 +407,8 @@ class HidesItsClass:
         raise RuntimeError("no class")
 
 
-def test_values_that_would_end_the_process_or_hide():
+def test_values_that_would_end_the_process_or_hide(monkeypatch):
+    monkeypatch.setattr(encode_cost, "_learned", weakref.WeakKeyDictionary())
     for value in (Exits(), [Exits()], HidesItsClass()):
         header, _ = serialize(value)
         assert header == {"serializer": "error"}

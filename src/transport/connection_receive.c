@@ -82,9 +82,9 @@ static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
         return;
-    spw__connection_leave(connection);
     spw__ready_queue_push(&connection->ready,
                           spw__message_reader_take(connection->reader));
+    spw__connection_leave(connection); /* only now is it in flight no more */
     connection->is_wanted = false;
     spw__count(connection->context, SPW__FIGURE_MESSAGES_RECEIVED, 1);
 }

@@ -102,8 +102,8 @@ spw_status spw_payload_merge(const spw_payload *payload, spw_merge_copy copy,
     if ((unsigned)copy > SPW_MERGE_IF_NEEDED)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "an unknown choice about copies: %d", (int)copy);
-    size_t bytes;
-    uint32_t flags;
+    size_t bytes = 0;
+    uint32_t flags = 0;
     spw_status status = measure(payload, &bytes, &flags, error);
     if (status != SPW_STATUS_OK)
         return status;

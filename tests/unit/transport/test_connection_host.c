@@ -759,8 +759,9 @@ static void announced_bodies_count_in_the_budget(void **state)
     /* The first one is heard of all the same. */
     TRY(loopback_receive(pair.server, NULL, &payload, &t->error));
     spw_payload_free(payload);
-    TRY(loopback_settle(pair.client, pair.server, &t->error));
-    assert_int_equal(released, 2);
+    /* It is let go of at home, not by the thread that hears it. */
+    while (released < 2)
+        TRY(loopback_step(pair.client, pair.server, &t->error));
 end:
     loopback_close(&pair);
 }

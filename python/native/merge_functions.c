@@ -155,7 +155,10 @@ static PyObject *merge_exports(module_state *state, frame_exports *exports)
     return view;
 }
 
-PyObject *native_merge(PyObject *module, PyObject *frames)
+/* What make makes of the frames of a sequence. */
+static PyObject *of_frames(PyObject *module, PyObject *frames,
+                           PyObject *(*make)(module_state *state,
+                                             frame_exports *exports))
 {
     module_state *state = PyModule_GetState(module);
     PyObject *tuple = PySequence_Tuple(frames);
@@ -164,11 +167,16 @@ PyObject *native_merge(PyObject *module, PyObject *frames)
     frame_exports exports;
     PyObject *view = NULL;
     if (frame_exports_acquire(state, tuple, &exports)) {
-        view = merge_exports(state, &exports);
+        view = make(state, &exports);
         frame_exports_release(&exports);
     }
     Py_DECREF(tuple);
     return view;
+}
+
+PyObject *native_merge(PyObject *module, PyObject *frames)
+{
+    return of_frames(module, frames, merge_exports);
 }
 
 /* Copy each frame to its place: those with strides under the GIL, since that is
@@ -195,7 +203,7 @@ static bool fill(const frame_exports *exports, char *out)
     return true;
 }
 
-static PyObject *join_exports(module_state *state, const frame_exports *exports)
+static PyObject *join_exports(module_state *state, frame_exports *exports)
 {
     spw_buffer *buffer;
     spw_error error;
@@ -213,18 +221,7 @@ static PyObject *join_exports(module_state *state, const frame_exports *exports)
 
 PyObject *native_join(PyObject *module, PyObject *frames)
 {
-    module_state *state = PyModule_GetState(module);
-    PyObject *tuple = PySequence_Tuple(frames);
-    if (tuple == NULL)
-        return NULL;
-    frame_exports exports;
-    PyObject *view = NULL;
-    if (frame_exports_acquire(state, tuple, &exports)) {
-        view = join_exports(state, &exports);
-        frame_exports_release(&exports);
-    }
-    Py_DECREF(tuple);
-    return view;
+    return of_frames(module, frames, join_exports);
 }
 
 /* The lowest address of what is exported: with a stride below zero, that is not where

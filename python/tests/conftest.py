@@ -33,3 +33,11 @@ def nothing_is_left():
     while charged() != before and time.monotonic() < deadline:
         gc.collect()
     assert charged() == before
+
+
+@pytest.fixture(params=["same_host", "stream"])
+def way(request, monkeypatch):
+    """How bodies go to a process of this machine."""
+    if request.param == "stream":
+        monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
+    return request.param

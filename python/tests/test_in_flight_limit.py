@@ -23,14 +23,6 @@ BODY = 12 * MIB
 LIMIT = 18 * MIB
 
 
-@pytest.fixture(params=["same_host", "stream"])
-def way(request, monkeypatch):
-    """How bodies go to a process of this machine."""
-    if request.param == "stream":
-        monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
-    return request.param
-
-
 @pytest.fixture
 def limited():
     with dask.config.set({KEY: LIMIT}):

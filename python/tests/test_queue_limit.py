@@ -104,14 +104,6 @@ def queued():
     return charged()["queued"]
 
 
-@pytest.fixture(params=["same_host", "stream"])
-def way(request, monkeypatch):
-    """How bodies go to a process of this machine."""
-    if request.param == "stream":
-        monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
-    return request.param
-
-
 @pytest.fixture
 def small_limit():
     with dask.config.set({KEY: LIMIT}):

@@ -31,14 +31,6 @@ def checksum(array):
     return zlib.crc32(array)
 
 
-@pytest.fixture(params=["same_host", "stream"])
-def way(request, monkeypatch):
-    """How bodies go to a process of this machine."""
-    if request.param == "stream":
-        monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
-    return request.param
-
-
 @pytest.mark.timeout(120 + 4 * STOPPED_S)
 async def test_it_goes_on_where_it_was(way):
     enable()

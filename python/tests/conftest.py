@@ -3,11 +3,13 @@
 import gc
 import time
 
+import dask
 import pytest
 from distributed.comm.registry import backends
 
 from comm_pairs import charged
 from spillway.dask import disable
+from spillway.dask.loop_bridge import THREADS_KEY
 
 # A thread that decoded a message lets go of it after the loop has gone on.
 LET_GO_S = 5
@@ -41,3 +43,10 @@ def way(request, monkeypatch):
     if request.param == "stream":
         monkeypatch.setenv("SPILLWAY_DISABLE", "same_host")
     return request.param
+
+
+@pytest.fixture
+def threads_are_on():
+    """Also where the whole suite runs without."""
+    with dask.config.set({THREADS_KEY: "auto"}):
+        yield

@@ -22,7 +22,7 @@ from spillway import _native
 from spillway.dask.comm import SpillwayBackend, SpillwayComm, SpillwayListener
 from spillway.dask.greeting import Greeting, greetings
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+pytestmark = pytest.mark.usefixtures("nothing_is_left", "threads_are_on")
 
 LOST_AFTER_S = 20
 LATER_S = 0.01

@@ -16,7 +16,7 @@ from spillway import _native, stats
 from spillway.dask import pool_trimmer
 from spillway.dask.in_flight_limit import KEY, LEAST_BYTES, limit_in_force
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+pytestmark = pytest.mark.usefixtures("nothing_is_left", "threads_are_on")
 
 PEERS = 6
 BODY = 12 * MIB

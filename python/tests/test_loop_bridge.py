@@ -46,13 +46,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left", "threads_are_on")
 SCRIPTS = Path(__file__).with_name("thread_scripts.py")
 
 
-@pytest.fixture
-def threads_are_on():
-    """Also where the whole suite runs without."""
-    with dask.config.set({THREADS_KEY: "auto"}):
-        yield
-
-
 # What is configured
 
 

@@ -102,7 +102,7 @@ class Stream:
             self._connection.let_go()
             self._wake(self._reader)
             self._wake(self._flusher)
-            # Who is told of the end here, or of a handshake that failed, need not close.
+            # Whoever is told of the end need not close it.
             self._leave_bridge()
             return
         changed = interest ^ self._watched

@@ -158,3 +158,14 @@ def test_enable_finds_the_defaults_before_distributed_is_imported():
 
 def test_check_finds_the_installed_dask_to_match():
     assert hook_malloc.check() is None
+
+
+def test_what_a_file_says_is_the_users_though_dask_says_the_same(tmp_path):
+    lines = "distributed:", "  nanny:", "    pre-spawn-environ:", f"      {TRIM}: 65536"
+    (tmp_path / "dask.yaml").write_text("\n".join(lines))
+    script = (
+        "import dask, spillway.dask; spillway.dask.enable(); "
+        f"assert dask.config.get('{KEY}')['{TRIM}'] == 65536"
+    )
+    environment = {**os.environ, "DASK_CONFIG": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)

@@ -378,6 +378,22 @@ async def test_a_listener_alone_keeps_the_bridge(monkeypatch):
         assert bridge_of(loop) is used
 
 
+async def test_who_is_told_of_the_end_need_not_close(monkeypatch):
+    monkeypatch.setattr("spillway.dask.loop_bridge.IDLE_S", 0.01)
+    await asyncio.sleep(0)
+    before = ours_of_process()
+    async with listening(OURS) as (listener, accepted):
+        comm = await connect(listener.contact_address)
+        (await soon(accepted.get())).abort()
+        with pytest.raises(CommClosedError):
+            await soon(comm.read())
+        # One that goes before it has said a word: its handshake fails.
+        with socket.create_connection(listener.get_host_port()):
+            pass
+        await until(lambda: not listener._tasks)
+    await until(lambda: ours_of_process() == before)
+
+
 # Processes that end or fork in the middle
 
 

@@ -132,6 +132,43 @@ def test_the_least_limit_counts(monkeypatch):
     assert told == [1200, 600, 1200, whole, whole]
 
 
+OUTLIVED = """
+import asyncio, time
+import numpy as np
+from distributed.comm import connect, listen
+from distributed.protocol import to_serialize
+from spillway import stats
+from spillway.dask import enable, pool_trimmer
+
+async def main():
+    received = asyncio.Queue()
+
+    async def serve(comm):
+        received.put_nowait(await comm.read())
+
+    async with listen("tcp://127.0.0.1:0", serve) as listener:
+        comm = await connect(listener.contact_address)
+        await comm.write(to_serialize(np.ones(256 << 20, "u1")))
+        value = await received.get()
+        await comm.close()
+    return value
+
+enable()
+pool_trimmer.limit_memory("test", 1 << 30)
+value = asyncio.run(main())
+assert stats()["budget"]["held"] >= 256 << 20
+del value
+end = time.monotonic() + 20
+while stats()["budget"]["pooled"] > 0.05 * 2**30:
+    assert time.monotonic() < end, stats()["budget"]
+    time.sleep(0.05)
+"""
+
+
+def test_values_that_outlive_their_loop_are_given_back():
+    subprocess.run([sys.executable, "-c", OUTLIVED], check=True, timeout=60)
+
+
 @pytest.mark.timeout(60)
 async def test_workers_obey_their_own_limit():
     enable()

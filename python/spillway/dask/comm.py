@@ -153,7 +153,8 @@ class SpillwayComm(Comm):
         """After the handshake, which is Dask's: if the peer may share our host, expect
         it where we said."""
         theirs = self.remote_info.get(HANDSHAKE_KEY)
-        place = place_of(self._stream.loop)  # the one that we offered
+        # The one that we offered, which an ended connection may have outlived.
+        place = place_of(self._stream.loop) if self._stream.is_open() else None
         if (
             place is not None
             and isinstance(theirs, dict)
@@ -175,6 +176,8 @@ class SpillwayComm(Comm):
             if frames is None:
                 frames = await self._stream.wait_message()
         except _native.SpillwayError as error:
+            # There is nothing left to read, and who is told so need not close.
+            self._stream.abort()
             raise self._closed_error(error) from error
         except BaseException:
             # Cancelled, perhaps with half a message read: the stream is of no use.
@@ -562,7 +565,8 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         try:
             local = self.prefix + unparse_host_port(*stream.local())
         except _native.SpillwayError:
-            return  # gone before it was served
+            stream.abort()  # gone before it was served
+            return
         greeting = said.get(stream.local()[0] == stream.peer()[0])
         if not self._listeners and (greeting is None or self._aborts_handshakes):
             # Stopped between accept and here; nobody would answer the handshake.

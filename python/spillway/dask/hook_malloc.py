@@ -73,10 +73,13 @@ def remove() -> None:
 
 
 def choose(configured: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that the user has not set: not in the environment, and in Dask's
-    mapping at most as Dask itself sets them."""
+    """The settings that the user has not set: neither in the environment nor in a file
+    of Dask's configuration, and in Dask's mapping at most as Dask itself sets them."""
+    import dask
+
     defaults = _defaults()
     by_user = {name for name in configured if configured[name] != defaults.get(name)}
+    by_user |= dask.config.get(KEY, {}, config=dask.config.collect()).keys()
     by_user |= os.environ.keys()
     tunables = os.environ.get(TUNABLES) or str(configured.get(TUNABLES) or "")
     return {

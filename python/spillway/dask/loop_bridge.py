@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import dask
 
 from spillway import _native
+from spillway.dask.pool_trimmer import outlive
 
 if TYPE_CHECKING:
     from spillway.dask.stream import Stream
@@ -72,6 +73,8 @@ class LoopBridge:
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Not at the interpreter's end, which needs no memory back.
+        weakref.finalize(self, outlive, weakref.ref(loop)).atexit = False
         self._away: dict[_native.Connection, Stream] = {}
         self._users: set[int] = set()
         self._is_leaving = False

@@ -4,10 +4,14 @@ The library has no timer of its own, so the event loops that have connections le
 theirs. A loop is not told when a value dies somewhere and its memory comes back to the
 cache; so from the arrival of a message on a timer runs, once a second, for as long as
 the library holds memory of messages at all, alive or cached. Without, there is none.
+For loops that are closed a thread goes on in the same way.
 """
 
+import _thread
 import asyncio
+import os
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -81,13 +85,45 @@ class PoolTrimmer:
 
     def _trim(self) -> None:
         self._is_armed = False
-        due = (
-            _native.trim(int(KEPT_SHARE * memory_limit()), IDLE_MS),
-            _native.trim(0, LONG_IDLE_MS),
-        )
-        due_ms = min((ms for ms in due if ms is not None), default=None)
+        due_ms = _trim()
         if due_ms is not None:
             self._arm(due_ms)
+
+
+def _trim() -> int | None:
+    """Returns in how many milliseconds there may be more, None when never."""
+    due = (
+        _native.trim(int(KEPT_SHARE * memory_limit()), IDLE_MS),
+        _native.trim(0, LONG_IDLE_MS),
+    )
+    return min((ms for ms in due if ms is not None), default=None)
+
+
+_heirs: list[int] = []
+"""The thread that trims for loops that are closed, while there is one."""
+
+
+def outlive(loop: weakref.ref[asyncio.AbstractEventLoop]) -> None:
+    """What a loop needed to have connections has gone. When it is closed its timer has
+    gone too, but values that it brought may live on: a thread trims from then on.
+
+    May be called by the garbage collector, within anything: so it takes no lock.
+    """
+    closed = loop()
+    if (closed is None or closed.is_closed()) and not _heirs:
+        _heirs.append(os.getpid())
+        _thread.start_new_thread(_trim_alone, ())
+
+
+def _trim_alone() -> None:
+    while True:
+        due_ms = _trim()
+        if due_ms is None:
+            _heirs.clear()
+            if (due_ms := _trim()) is None:  # or a loop was closed in between
+                return
+            _heirs.append(os.getpid())
+        time.sleep(due_ms / 1000)
 
 
 def trimmer_of(loop: asyncio.AbstractEventLoop) -> PoolTrimmer:

@@ -57,7 +57,7 @@ class Stream:
         self._connection = connection
         self._loop = loop
         self._trimmer = trimmer_of(loop)
-        self._bridge: LoopBridge | None = bridge_of(loop)  # until it is closed
+        self._bridge: LoopBridge | None = bridge_of(loop)  # until it ends
         self._bridge.join(self)
         # Kept, since the connection forgets it when it ends, and the loop must not.
         self._fd = connection.fileno()
@@ -102,6 +102,8 @@ class Stream:
             self._connection.let_go()
             self._wake(self._reader)
             self._wake(self._flusher)
+            # Whoever is told of the end need not close it.
+            self._leave_bridge()
             return
         changed = interest ^ self._watched
         if not changed:
@@ -276,6 +278,9 @@ class Stream:
         self._unwatch()
         self._connection.close()
         self._watch()
+        self._leave_bridge()
+
+    def _leave_bridge(self) -> None:
         bridge, self._bridge = self._bridge, None
         if bridge is not None:
             bridge.leave(self)

@@ -24,7 +24,8 @@ struct spw_budget {
     _Atomic uint64_t refusals;
     _Atomic uint64_t used_bytes[SPW_CHARGE_COUNT];
     _Atomic uint64_t in_flight_limit_bytes; /* 0: none */
-    _Atomic uint64_t admitted_bytes, held_back;
+    _Atomic uint64_t admitted; /* their round, and their bytes: see spw__budget_admit */
+    _Atomic uint64_t held_back;
     _Atomic uint64_t moved_ms; /* when something admitted last moved, by the clock */
 };
 
@@ -147,37 +148,49 @@ void spw_budget_limit_in_flight(spw_budget *budget, uint64_t bytes)
     atomic_store(&budget->in_flight_limit_bytes, bytes);
 }
 
-/* Whether a message that has waited so long is not to wait any more. */
-static bool is_overdue(const spw_budget *budget, uint64_t now_ms, uint64_t waited_ms)
+/* A number of rounds, and of bytes, which change together. */
+enum { ROUND_SHIFT = 48 };
+static const uint64_t BYTES_MASK = (UINT64_C(1) << ROUND_SHIFT) - 1;
+/* What counts of one message: so much that no other fits beside it. */
+static const uint64_t COUNTED_MAX = UINT64_C(1) << 40;
+
+static bool is_stuck(const spw_budget *budget, uint64_t now_ms, uint64_t waited_ms)
 {
     uint64_t moved_ms = atomic_load(&budget->moved_ms);
-    return waited_ms >= ADMIT_ANYWAY_MS ||
-           (waited_ms >= STUCK_MS && now_ms >= moved_ms &&
-            now_ms - moved_ms >= STUCK_MS);
+    return waited_ms >= STUCK_MS && now_ms >= moved_ms && now_ms - moved_ms >= STUCK_MS;
 }
 
 bool spw__budget_admit(spw_budget *budget, uint64_t bytes, uint64_t now_ms,
-                       uint64_t waited_ms)
+                       uint64_t waited_ms, spw__admission *ret_admission)
 {
     uint64_t limit = atomic_load(&budget->in_flight_limit_bytes);
-    bool is_free = limit == 0 || is_overdue(budget, now_ms, waited_ms);
-    uint64_t admitted = atomic_load(&budget->admitted_bytes);
+    uint64_t counted = bytes < COUNTED_MAX ? bytes : COUNTED_MAX;
+    bool begins_round = is_stuck(budget, now_ms, waited_ms);
+    bool is_free = limit == 0 || begins_round || waited_ms >= ADMIT_ANYWAY_MS;
+    uint64_t admitted = atomic_load(&budget->admitted), after;
     do {
-        bool fits = admitted == 0 || (bytes <= limit && admitted <= limit - bytes);
+        uint64_t used = admitted & BYTES_MASK;
+        bool fits = used == 0 || (bytes <= limit && used <= limit - bytes);
         if (!is_free && !fits) {
             if (waited_ms == 0)
                 atomic_fetch_add(&budget->held_back, 1);
             return false;
         }
-    } while (!atomic_compare_exchange_weak(&budget->admitted_bytes, &admitted,
-                                           admitted + bytes));
+        after = begins_round ? ((admitted >> ROUND_SHIFT) + 1) << ROUND_SHIFT | counted
+                             : admitted + counted;
+    } while (!atomic_compare_exchange_weak(&budget->admitted, &admitted, after));
+    *ret_admission = (spw__admission){.bytes = counted, .round = after >> ROUND_SHIFT};
     spw__budget_moved(budget, now_ms);
     return true;
 }
 
-void spw__budget_leave(spw_budget *budget, uint64_t bytes)
+void spw__budget_leave(spw_budget *budget, const spw__admission *admission)
 {
-    atomic_fetch_sub(&budget->admitted_bytes, bytes);
+    uint64_t admitted = atomic_load(&budget->admitted);
+    while (admitted >> ROUND_SHIFT == admission->round &&
+           !atomic_compare_exchange_weak(&budget->admitted, &admitted,
+                                         admitted - admission->bytes))
+        ;
 }
 
 void spw__budget_moved(spw_budget *budget, uint64_t now_ms)

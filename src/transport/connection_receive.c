@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "context/admission.h"
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
@@ -70,11 +69,10 @@ static void give_back_ahead(spw_connection *connection)
 void spw__connection_leave(spw_connection *connection)
 {
     connection->held_since_ms = 0;
-    if (connection->admitted_bytes == 0)
+    if (connection->admission.bytes == 0)
         return;
-    spw__budget_leave(spw_context_budget(connection->context),
-                      connection->admitted_bytes);
-    connection->admitted_bytes = 0;
+    spw__budget_leave(spw_context_budget(connection->context), &connection->admission);
+    connection->admission.bytes = 0;
     spw__reactor_unpark(connection->completions);
 }
 
@@ -107,7 +105,7 @@ static spw_status parse(spw_connection *connection, spw_error *error)
 
 static void tell_moved(const spw_connection *connection)
 {
-    if (connection->admitted_bytes > 0)
+    if (connection->admission.bytes > 0)
         spw__budget_moved(spw_context_budget(connection->context), spw__clock_ms());
 }
 
@@ -220,12 +218,11 @@ static spw_status let_in(spw_connection *connection, bool can_wait, spw_error *e
     if (connection->held_since_ms != 0) /* the clock may stand for a few milliseconds */
         waited = now > connection->held_since_ms ? now - connection->held_since_ms : 1;
     if (!spw__budget_admit(spw_context_budget(connection->context), bytes, now,
-                           can_wait ? waited : UINT64_MAX)) {
+                           can_wait ? waited : UINT64_MAX, &connection->admission)) {
         if (connection->held_since_ms == 0)
             connection->held_since_ms = now;
         return SPW_STATUS_AGAIN;
     }
-    connection->admitted_bytes = bytes;
     spw_status status = spw__message_reader_go_on(connection->reader, error);
     if (status == SPW_STATUS_OK && has_to_parse(connection))
         status = parse(connection, error);

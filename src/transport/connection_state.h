@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "context/admission.h"
 #include "framing/message_reader.h"
 #include "reactor/task.h"
 #include "spillway/connection.h"
@@ -61,8 +62,9 @@ struct spw_connection {
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
     spw__message_reader *reader;
-    uint64_t admitted_bytes; /* of the message under way, if it was held; else 0 */
-    uint64_t held_since_ms;  /* by the clock, of one that is held; 0: not asked yet */
+    spw__admission
+        admission;          /* of the message under way, if it was held; bytes 0: no */
+    uint64_t held_since_ms; /* by the clock, of one that is held; 0: not asked yet */
     spw__ready_queue ready;
     read_ahead ahead;
     /* Of sending. */

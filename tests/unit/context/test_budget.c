@@ -201,20 +201,22 @@ static void large_messages_are_let_in_up_to_a_limit(void **state)
 {
     (void)state;
     spw_budget *budget = make(0);
-    assert_true(spw__budget_admit(budget, UINT64_MAX / 2, 1000, 0)); /* no limit yet */
-    spw__budget_leave(budget, UINT64_MAX / 2);
+    spw__admission admission;
+    assert_true(spw__budget_admit(budget, UINT64_MAX / 2, 1000, 0,
+                                  &admission)); /* no limit yet */
+    spw__budget_leave(budget, &admission);
     spw_budget_limit_in_flight(budget, 100);
-    assert_true(spw__budget_admit(budget, 1000, 1000, 0)); /* it is alone */
-    assert_false(spw__budget_admit(budget, 1, 1000, 0));
-    spw__budget_leave(budget, 1000);
-    assert_true(spw__budget_admit(budget, 60, 1000, 0));
-    assert_true(spw__budget_admit(budget, 40, 1000, 0));
-    assert_false(spw__budget_admit(budget, 1, 1000, 0));
-    assert_false(
-        spw__budget_admit(budget, 1, 1000, 5)); /* who asks again is counted once */
-    assert_false(spw__budget_admit(budget, UINT64_MAX, 1000, 0));
-    spw__budget_leave(budget, 40);
-    assert_true(spw__budget_admit(budget, 40, 1000, 7));
+    assert_true(spw__budget_admit(budget, 1000, 1000, 0, &admission)); /* it is alone */
+    assert_false(spw__budget_admit(budget, 1, 1000, 0, &admission));
+    spw__budget_leave(budget, &admission);
+    assert_true(spw__budget_admit(budget, 60, 1000, 0, &admission));
+    assert_true(spw__budget_admit(budget, 40, 1000, 0, &admission));
+    assert_false(spw__budget_admit(budget, 1, 1000, 0, &admission));
+    assert_false(spw__budget_admit(budget, 1, 1000, 5,
+                                   &admission)); /* who asks again is counted once */
+    assert_false(spw__budget_admit(budget, UINT64_MAX, 1000, 0, &admission));
+    spw__budget_leave(budget, &admission);
+    assert_true(spw__budget_admit(budget, 40, 1000, 7, &admission));
     spw_budget_figures figures = read_figures(budget);
     assert_int_equal(figures.in_flight_limit_bytes, 100);
     assert_int_equal(figures.held_back, 3);
@@ -226,17 +228,25 @@ static void nobody_waits_for_ever_to_be_let_in(void **state)
 {
     (void)state;
     spw_budget *budget = make(0);
+    spw__admission admission;
     spw_budget_limit_in_flight(budget, 100);
-    assert_true(spw__budget_admit(budget, 90, 5000, 0));
-    assert_false(spw__budget_admit(budget, 50, 5000, 0));
-    assert_false(spw__budget_admit(budget, 50, 6999, 1999)); /* it may still move */
-    assert_false(spw__budget_admit(budget, 50, 7000, 1999));
+    assert_true(spw__budget_admit(budget, 90, 5000, 0, &admission));
+    assert_false(spw__budget_admit(budget, 50, 5000, 0, &admission));
+    assert_false(
+        spw__budget_admit(budget, 50, 6999, 1999, &admission)); /* it may still move */
+    assert_false(spw__budget_admit(budget, 50, 7000, 1999, &admission));
     spw__budget_moved(budget, 7000);
-    assert_false(spw__budget_admit(budget, 50, 7000, 2000)); /* it does */
-    assert_true(spw__budget_admit(budget, 50, 9000, 4000));
+    assert_false(spw__budget_admit(budget, 50, 7000, 2000, &admission)); /* it does */
+    spw__admission stalled = admission;
+    assert_true(spw__budget_admit(budget, 50, 9000, 4000, &admission));
+    /* What is stuck counts no longer, so the next one need not wait for that again. */
+    assert_true(spw__budget_admit(budget, 50, 9000, 0, &admission));
+    assert_false(spw__budget_admit(budget, 1, 9000, 0, &admission));
+    spw__budget_leave(budget, &stalled);
+    assert_false(spw__budget_admit(budget, 1, 9000, 0, &admission));
     spw__budget_moved(budget, 14999);
-    assert_false(spw__budget_admit(budget, 50, 14999, 9999));
-    assert_true(spw__budget_admit(budget, 50, 14999, 10000));
+    assert_false(spw__budget_admit(budget, 50, 14999, 9999, &admission));
+    assert_true(spw__budget_admit(budget, 50, 14999, 10000, &admission));
     spw_budget_free(budget);
 }
 

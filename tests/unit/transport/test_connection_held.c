@@ -251,7 +251,8 @@ static void who_cannot_wait_is_let_in(void **state)
     torture *t = *state;
     loopback pair;
     limit(t, LIMIT);
-    assert_true(spw__budget_admit(t->budget, 2 * MIB, spw__clock_ms(), 0));
+    spw__admission admission;
+    assert_true(spw__budget_admit(t->budget, 2 * MIB, spw__clock_ms(), 0, &admission));
     for (int has_reactor = 0; has_reactor < 2; has_reactor++) {
         TRY(has_reactor ? loopback_open_away(t->context, 2, 0, &pair, &t->error)
                         : loopback_open(t->context, "127.0.0.1", &pair, &t->error));

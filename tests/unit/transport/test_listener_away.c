@@ -220,10 +220,12 @@ static const size_t HEAD_BYTES = 5000;
 
 /* A peer sends the beginning of a large message while others have the room for it.
  * Returns: all of it, to be freed. */
-static char *begin_held(torture *t, int raw, size_t *ret_size)
+static char *begin_held(torture *t, int raw, spw__admission *ret_admission,
+                        size_t *ret_size)
 {
     spw_budget_limit_in_flight(t->budget, 4 << 20);
-    assert_true(spw__budget_admit(t->budget, 2 << 20, spw__clock_ms(), 0));
+    assert_true(
+        spw__budget_admit(t->budget, 2 << 20, spw__clock_ms(), 0, ret_admission));
     char *wire = payload_wire(t->context, LARGE, COUNT_OF(LARGE), 1, ret_size);
     spw_budget_figures before, figures;
     spw_budget_read(t->budget, &before);
@@ -241,15 +243,16 @@ static void a_first_message_waits_for_room(void **state)
         fixture f;
         spw_payload *payload;
         spw_connection *connection = NULL;
+        spw__admission others;
         size_t size;
         serve(t, &f);
         int raw = connect_raw(&f);
-        char *wire = begin_held(t, raw, &size);
+        char *wire = begin_held(t, raw, &others, &size);
         if (is_taken) {
             connection = take(&f);
             assert_status(spw_connection_receive(connection, &payload, NULL), AGAIN);
         }
-        spw__budget_leave(t->budget, 2 << 20); /* who is parked looks by itself */
+        spw__budget_leave(t->budget, &others); /* who is parked looks by itself */
         send_all(raw, wire + HEAD_BYTES, size - HEAD_BYTES);
         if (!is_taken)
             connection = take(&f);

@@ -47,8 +47,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_budget_charge(spw_budget *budget,
 /* Let large messages of so many bytes together arrive at once (0: unlimited, as at
  * first), whatever the number of peers. One that would be more waits, unread, so that
  * its sender does; not if it is alone, not for ever (10 s), and not while nothing of
- * what is arriving moves (2 s): a peer that has stopped does not stop the others. It
- * holds for connections that have a reactor. Thread: any. */
+ * what is arriving moves (2 s), which from then on no longer counts: a peer that has
+ * stopped does not stop the others. It holds for connections that have a reactor.
+ * Thread: any. */
 SPW_EXPORT void spw_budget_limit_in_flight(spw_budget *budget, uint64_t bytes);
 /* Move an earlier charge to another account; never refused. Thread: any. */
 SPW_EXPORT void spw_budget_move(spw_budget *budget, spw_charge from, spw_charge to,

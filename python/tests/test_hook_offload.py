@@ -3,7 +3,7 @@
 import pytest
 from distributed.protocol import compression
 
-from spillway.dask import disable, enable, hook_offload
+from spillway.dask import disable, enable, hook_offload, new_comms
 
 
 def test_with_enable_and_without(monkeypatch):
@@ -29,9 +29,9 @@ def test_another_switch_does_not_matter(monkeypatch):
 
 
 def test_a_dask_that_does_not_fit(monkeypatch):
-    hook_offload._is_on_without_enable.cache_clear()
+    new_comms._is_on_without_enable.cache_clear()
     with monkeypatch.context() as patch:
         patch.delattr(compression, "maybe_compress")
         assert not hook_offload.is_in_force()
-    hook_offload._is_on_without_enable.cache_clear()
+    new_comms._is_on_without_enable.cache_clear()
     assert hook_offload.is_in_force()

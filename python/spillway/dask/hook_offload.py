@@ -4,12 +4,9 @@ It enters nothing of Dask's: our comms ask whether it is in force, and do as Das
 when it is not.
 """
 
-import functools
-import os
 from typing import Any
 
-from spillway import in_force
-from spillway.dask import manifest, switches
+from spillway.dask import manifest, new_comms, switches
 
 NAME = "offload"
 OFF_WITH = (switches.ALL, switches.TRANSPORT, switches.OFFLOAD)
@@ -42,15 +39,5 @@ def take_back(user: Any) -> None:
 
 
 def is_in_force() -> bool:
-    """Whether a comm that is made now has the policy. One of spillway:// may be made
-    where enable() was never called."""
-    if _left_to_dask:
-        return False
-    if in_force.hooks:
-        return in_force.why_off(NAME) is None
-    return _is_on_without_enable(os.environ.get(switches.VARIABLE))
-
-
-@functools.cache
-def _is_on_without_enable(variable: str | None) -> bool:
-    return switches.why_off(OFF_WITH, switches.read()) is None and check() is None
+    """Whether a comm that is made now has the policy."""
+    return not _left_to_dask and new_comms.have(NAME, OFF_WITH, check)

@@ -7,11 +7,9 @@ second it stands around what asks other processes for values: a worker's `gather
 
 import functools
 import logging
-import os
 from typing import Any
 
-from spillway import in_force
-from spillway.dask import manifest, switches, undecoded
+from spillway.dask import manifest, new_comms, switches, undecoded
 
 logger = logging.getLogger("spillway")
 
@@ -54,22 +52,12 @@ def remove() -> None:
 
 
 def encoder() -> Any:
-    """What encodes the values of a comm that is made now, None for Dask. One of
-    spillway:// may be made where enable() was never called."""
-    if in_force.hooks:
-        is_on = in_force.why_off(NAME) is None
-    else:
-        is_on = _is_on_without_enable(os.environ.get(switches.VARIABLE))
-    if not is_on:
+    """What encodes the values of a comm that is made now, None for Dask."""
+    if not new_comms.have(NAME, OFF_WITH, check):
         return None
     from spillway.dask import value_encoder
 
     return value_encoder.encode
-
-
-@functools.cache
-def _is_on_without_enable(variable: str | None) -> bool:
-    return switches.why_off(OFF_WITH, switches.read()) is None and check() is None
 
 
 def _replace(owner: Any, name: str, around: Any) -> None:

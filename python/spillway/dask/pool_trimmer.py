@@ -9,7 +9,6 @@ For loops that are closed a thread goes on in the same way.
 
 import _thread
 import asyncio
-import os
 import threading
 import time
 import weakref
@@ -99,8 +98,8 @@ def _trim() -> int | None:
     return min((ms for ms in due if ms is not None), default=None)
 
 
-_heirs: list[int] = []
-"""The thread that trims for loops that are closed, while there is one."""
+_has_heir = False
+"""Whether there is a thread that trims for loops that are closed."""
 
 
 def outlive(loop: weakref.ref[asyncio.AbstractEventLoop]) -> None:
@@ -109,20 +108,22 @@ def outlive(loop: weakref.ref[asyncio.AbstractEventLoop]) -> None:
 
     May be called by the garbage collector, within anything: so it takes no lock.
     """
+    global _has_heir
     closed = loop()
-    if (closed is None or closed.is_closed()) and not _heirs:
-        _heirs.append(os.getpid())
+    if (closed is None or closed.is_closed()) and not _has_heir:
+        _has_heir = True
         _thread.start_new_thread(_trim_alone, ())
 
 
 def _trim_alone() -> None:
+    global _has_heir
     while True:
         due_ms = _trim()
         if due_ms is None:
-            _heirs.clear()
+            _has_heir = False
             if (due_ms := _trim()) is None:  # or a loop was closed in between
                 return
-            _heirs.append(os.getpid())
+            _has_heir = True
         time.sleep(due_ms / 1000)
 
 

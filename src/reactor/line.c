@@ -35,6 +35,12 @@ int spw__line_add(spw_reactor *reactor, spw__task *task)
     return 0;
 }
 
+void spw__line_return(spw_reactor *reactor, spw__task *task)
+{
+    if (spw__line_add(reactor, task) < 0)
+        spw__task_finish(task);
+}
+
 void spw__line_remove(spw_reactor *reactor, spw__task *task)
 {
     spw__task_list_remove(
@@ -56,8 +62,7 @@ void spw__line_park(spw_reactor *reactor, spw__task *task, uint64_t unparks)
 {
     if (reactor->unparks != unparks) {
         /* What it waits for may have come to pass meanwhile. */
-        if (spw__line_add(reactor, task) < 0)
-            spw__task_finish(task);
+        spw__line_return(reactor, task);
         return;
     }
     if (reactor->parked.first == NULL)
@@ -71,8 +76,7 @@ void spw__line_unpark(spw_reactor *reactor)
     spw__task *task;
     while ((task = reactor->parked.first) != NULL) {
         spw__task_list_remove(&reactor->parked, task);
-        if (spw__line_add(reactor, task) < 0)
-            spw__task_finish(task);
+        spw__line_return(reactor, task);
     }
 }
 
@@ -82,9 +86,4 @@ int spw__line_timeout_ms(const spw_reactor *reactor)
         return -1;
     uint64_t now = spw__clock_ms();
     return now >= reactor->parked_until_ms ? 0 : (int)(reactor->parked_until_ms - now);
-}
-
-bool spw__line_is_due(const spw_reactor *reactor)
-{
-    return reactor->parked.first != NULL && spw__clock_ms() >= reactor->parked_until_ms;
 }

@@ -250,8 +250,7 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
          * before it gets the lock. */
         task->state = SPW__TASK_HOME;
     } else if (answer == SPW__STEP_NOW) {
-        if (spw__line_add(reactor, task) < 0)
-            spw__task_finish(task);
+        spw__line_return(reactor, task);
     } else if (answer == SPW__STEP_PARK) {
         spw__line_park(reactor, task, unparks);
     } else {
@@ -277,7 +276,7 @@ static void *run(void *argument)
             break;
         if (answer > 0 && !reactor->is_stopping)
             serve(reactor, &event);
-        if (spw__line_is_due(reactor))
+        if (spw__line_timeout_ms(reactor) == 0)
             spw__line_unpark(reactor);
     }
     spw__reactor_unlock(reactor);

@@ -102,6 +102,9 @@ int spw__line_open(spw_reactor *reactor);
 /* Put a task at the end of the line, and call a thread for it. Returns: 0, or a
  * negative errno, and then it is as before. */
 int spw__line_add(spw_reactor *reactor, spw__task *task);
+/* The same for one that is away already: it comes home where no thread can be called.
+ */
+void spw__line_return(spw_reactor *reactor, spw__task *task);
 /* Take a task off that is in line, or parked. */
 void spw__line_remove(spw_reactor *reactor, spw__task *task);
 /* Tell a thread that was called what to run: a task, off the line, or NULL. Returns: 0,
@@ -112,9 +115,7 @@ void spw__line_park(spw_reactor *reactor, spw__task *task, uint64_t unparks);
 /* Put all in line that are parked; those for which no thread can be called come home.
  */
 void spw__line_unpark(spw_reactor *reactor);
-/* How long a thread may wait until some are due, -1: for ever. */
+/* How long a thread may wait until some are due: 0, they are; -1, for ever. */
 int spw__line_timeout_ms(const spw_reactor *reactor);
-/* Returns: whether they are. */
-bool spw__line_is_due(const spw_reactor *reactor);
 
 #endif

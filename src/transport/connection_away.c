@@ -39,9 +39,12 @@ bool spw__connection_go_by(spw_connection *connection, direction *way,
     return is_away;
 }
 
-/* By the stream. Returns: whether it went. */
+/* By the stream, if there is one and somebody to send it to. Returns: whether it went.
+ */
 static bool go(spw_connection *connection, direction *way, spw__step_answer wants)
 {
+    if (connection->completions == NULL || connection->phase != CONNECTION_OPEN)
+        return false;
     spw__watch *watch = &connection->watch;
     bool is_sending = way == &connection->sending;
     if (!is_sending)
@@ -53,29 +56,24 @@ static bool go(spw_connection *connection, direction *way, spw__step_answer want
 
 bool spw__connection_go_now(spw_connection *connection)
 {
-    return connection->completions != NULL && connection->phase == CONNECTION_OPEN &&
-           go(connection, &connection->receiving, SPW__STEP_NOW);
+    return go(connection, &connection->receiving, SPW__STEP_NOW);
 }
 
 bool spw__connection_go_send(spw_connection *connection)
 {
-    return connection->completions != NULL && connection->phase == CONNECTION_OPEN &&
-           go(connection, &connection->sending, SPW__STEP_WRITE);
+    return go(connection, &connection->sending, SPW__STEP_WRITE);
 }
 
 bool spw__connection_send_away(spw_connection *connection, direction *way,
                                uint64_t bytes)
 {
     return !spw_connection_is_inline(connection, bytes) &&
-           connection->phase == CONNECTION_OPEN &&
            go(connection, way,
               way == &connection->sending ? SPW__STEP_WRITE : SPW__STEP_READ);
 }
 
 void spw__connection_go_untaken(spw_connection *connection)
 {
-    if (connection->phase != CONNECTION_OPEN)
-        return;
     if (!connection->sending.is_away && spw__send_queue_unsent(&connection->queue) > 0)
         (void)go(connection, &connection->sending, SPW__STEP_WRITE);
     (void)go(connection, &connection->receiving, SPW__STEP_READ);

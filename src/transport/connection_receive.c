@@ -195,7 +195,7 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
     spw__connection_stop_reading(connection);
 }
 
-static bool is_held(const spw_connection *connection)
+bool spw__connection_is_held(const spw_connection *connection)
 {
     return connection->reader != NULL &&
            spw__message_reader_is_held(connection->reader);
@@ -206,7 +206,7 @@ static bool is_held(const spw_connection *connection)
 static bool has_to_parse(const spw_connection *connection)
 {
     return has_read_ahead(connection) && !spw__connection_is_remote(connection) &&
-           !is_held(connection);
+           !spw__connection_is_held(connection);
 }
 
 /* Let the message in that is held, if there is room for it or it can_wait no longer.
@@ -266,7 +266,7 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 {
     uint64_t before = missing(connection);
     while (!has_news(connection)) {
-        if (is_held(connection)) {
+        if (spw__connection_is_held(connection)) {
             spw_status status = let_in(connection, true, error);
             if (status != SPW_STATUS_OK)
                 return status;
@@ -303,7 +303,8 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 static spw_status read_untaken(spw_connection *connection, spw_error *error)
 {
     for (int i = 0; i < UNTAKEN_TURN_CALLS && wants_message(connection); i++) {
-        spw_status status = is_held(connection) ? let_in(connection, true, error)
+        spw_status status = spw__connection_is_held(connection)
+                                ? let_in(connection, true, error)
                             : has_read_ahead(connection) ? parse(connection, error)
                                                          : read_once(connection, error);
         if (status != SPW_STATUS_OK)
@@ -333,7 +334,7 @@ static spw_status go_on_away(spw_connection *connection, spw_error *error)
 {
     spw_status status = SPW_STATUS_OK;
     /* Where nobody else can wait for it, a message is not held. */
-    if (is_held(connection))
+    if (spw__connection_is_held(connection))
         return spw__connection_go_now(connection) ? SPW_STATUS_AGAIN
                                                   : let_in(connection, false, error);
     if (spw__connection_is_remote(connection))
@@ -380,7 +381,7 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
 static spw_status fetch_here(spw_connection *connection, spw_error *error)
 {
     spw_status status = SPW_STATUS_OK;
-    if (is_held(connection))
+    if (spw__connection_is_held(connection))
         status = let_in(connection, true, error);
     while (status == SPW_STATUS_OK && spw__ready_queue_is_empty(&connection->ready) &&
            spw__connection_is_remote(connection) &&
@@ -405,7 +406,8 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&
-        !spw__connection_is_remote(connection) && !is_held(connection)) {
+        !spw__connection_is_remote(connection) &&
+        !spw__connection_is_held(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
         if (status == SPW_STATUS_OK)

@@ -114,6 +114,8 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
 void spw__connection_receiving_arrived(spw_connection *connection);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
+/* Whether the message under way waits to be let in. Of receiving. */
+bool spw__connection_is_held(const spw_connection *connection);
 /* The message under way, if one was let in, is whole or given up. */
 void spw__connection_leave(spw_connection *connection);
 /* Drop what was read ahead, and its memory. */

@@ -85,7 +85,9 @@ static void open_two(torture *t, two_peers *at)
     at->wire = payload_wire(t->context, BODY, COUNT_OF(BODY), 1, &at->size);
     at->part = at->size / 2;
     raw_pair_begin_away(&at->in, at->wire, at->part);
-    while (torture_charged(t, SPW_CHARGE_IN_FLIGHT) < BODY[1])
+    /* All of it has been read, so that from now on it does not move. */
+    while (torture_charged(t, SPW_CHARGE_IN_FLIGHT) < BODY[1] ||
+           torture_figures(t).bytes_received < at->part)
         ;
 }
 

@@ -4,16 +4,19 @@ the other."""
 
 import asyncio
 import contextlib
+import os
 import socket
 
 from distributed.comm.core import connect, listen
+from distributed.comm.registry import get_backend
 
 from spillway import stats
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 
 STOCK, OURS = "tcp", "spillway"
 EVERY_PAIR = [(OURS, OURS), (OURS, STOCK), (STOCK, OURS)]
 PATIENCE_S = 30
+HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @contextlib.asynccontextmanager
@@ -48,6 +51,10 @@ async def comms(near, far, *, connect_options=None, **listen_options):
         finally:
             ours.abort()
             theirs.abort()
+
+
+def connector_of(kind):
+    return get_backend(kind).get_connector()
 
 
 async def soon(awaitable):
@@ -135,3 +142,8 @@ def charged():
     """The bytes that the budget has charged now, by account."""
     budget = stats()["budget"]
     return {account: budget[account] for account in ("held", "queued", "in_flight")}
+
+
+def open_descriptors():
+    """Those of this process."""
+    return set(os.listdir("/proc/self/fd"))

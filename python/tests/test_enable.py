@@ -13,7 +13,7 @@ from distributed.comm.registry import backends
 
 from spillway import in_force, stats
 from spillway.dask import disable, enable, hook_transport, platform_support
-from spillway.dask.comm import TakeoverBackend
+from spillway.dask.backends import TakeoverBackend
 
 CLUSTER = {"threads_per_worker": 1, "dashboard_address": ":0", "asynchronous": True}
 

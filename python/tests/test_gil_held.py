@@ -20,7 +20,7 @@ import asyncio, ctypes, sys, zlib
 from distributed.comm.core import listen
 from distributed.comm.registry import backends
 from spillway import _native
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 
 backends["spillway"] = SpillwayBackend()
 

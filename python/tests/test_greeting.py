@@ -19,8 +19,10 @@ import wire_oracle
 from comm_pairs import OURS, STOCK, comms, exchanged, listening, soon
 from message_shapes import MIB
 from spillway import _native
-from spillway.dask.comm import SpillwayBackend, SpillwayComm, SpillwayListener
+from spillway.dask.backends import SpillwayBackend
+from spillway.dask.comm import SpillwayComm
 from spillway.dask.greeting import Greeting, greetings
+from spillway.dask.listener import SpillwayListener
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left", "threads_are_on")
 

@@ -3,7 +3,7 @@
 from distributed.comm.registry import backends, get_backend
 
 from spillway.dask import hook_transport
-from spillway.dask.comm import TakeoverBackend
+from spillway.dask.backends import TakeoverBackend
 
 
 def test_install_takes_tcp_over_and_remove_restores_the_same_object():

@@ -8,7 +8,7 @@ from distributed import Scheduler, Worker
 import spillway
 from spillway import in_force
 from spillway.dask import disable, enable, hook_worker_info
-from spillway.dask.comm import WIRE_VERSION
+from spillway.dask.handshake import WIRE_VERSION
 
 SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
 

@@ -32,7 +32,7 @@ from comm_pairs import (
 )
 from message_shapes import MIB
 from spillway import _native, stats
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 from spillway.dask.loop_bridge import (
     MOST_THREADS,
     THREADS_KEY,

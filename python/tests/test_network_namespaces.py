@@ -25,7 +25,7 @@ import spillway
 from distributed.comm.core import CommClosedError, listen
 from distributed.comm.registry import backends
 from distributed.protocol import to_serialize
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 
 backends["spillway"] = SpillwayBackend()
 
@@ -61,7 +61,7 @@ import dask, numpy, spillway
 from distributed.comm.core import CommClosedError, connect
 from distributed.comm.registry import backends
 from distributed.protocol import to_serialize
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 
 backends["spillway"] = SpillwayBackend()
 address, sizes = sys.argv[1], json.loads(sys.argv[2])

@@ -40,7 +40,7 @@ import asyncio, zlib
 
 from distributed.comm.core import listen
 from distributed.comm.registry import backends
-from spillway.dask.comm import SpillwayBackend
+from spillway.dask.backends import SpillwayBackend
 
 backends["spillway"] = SpillwayBackend()
 

@@ -1,9 +1,7 @@
-"""Streams over real sockets: what the loop watches, and how one is opened."""
+"""Streams over real sockets: what the loop watches, and who is woken."""
 
 import asyncio
 import contextlib
-import errno
-import gc
 import os
 import select
 import selectors
@@ -16,8 +14,9 @@ import wire_oracle
 from comm_pairs import RawPeer, soon
 from message_shapes import MIB
 from spillway import _native
-from spillway.dask.loop_bridge import THREADS_KEY, bridge_of
-from spillway.dask.stream import COMPLETION, READ, WRITE, open_stream, resolve
+from spillway.dask.connector import open_stream
+from spillway.dask.loop_bridge import THREADS_KEY
+from spillway.dask.stream import COMPLETION, READ, WRITE
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -53,14 +52,6 @@ def fill(stream):
     """Queue more than a socket takes."""
     stream.send([bytes(64 * MIB)])
     assert stream.queued_bytes()
-
-
-def open_descriptors():
-    """All that are open, with those of the loop's bridge, which the first stream of a
-    loop would open, and without those of earlier loops that are still in cycles."""
-    gc.collect()
-    bridge_of(asyncio.get_running_loop())
-    return set(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -216,116 +207,3 @@ async def test_sending_on_an_ended_stream_says_why_it_ended():
         with pytest.raises(_native.SpillwayError) as caught:
             stream.send([b"late"])
         assert caught.value.status in ("RESET", "PEER_CLOSED")
-
-
-# Opening
-
-
-def listening():
-    return socket.create_server(("127.0.0.1", 0), backlog=8)
-
-
-@contextlib.contextmanager
-def closed_port():
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()
-
-
-@contextlib.contextmanager
-def silent_port():
-    """An address that answers nothing: its backlog is full."""
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(3):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield server.getsockname()
-
-
-async def test_the_first_address_that_answers_is_taken():
-    with closed_port() as closed, listening() as first, listening() as second:
-        addresses = [closed, first.getsockname(), second.getsockname()]
-        stream = await soon(open_stream(addresses))
-        assert stream.peer() == first.getsockname()
-        stream.abort()
-
-
-async def test_a_silent_address_does_not_cost_a_timeout():
-    with silent_port() as silent, listening() as second:
-        before = open_descriptors()
-        addresses = [silent, second.getsockname()]
-        stream = await soon(open_stream(addresses))
-        assert stream.peer() == second.getsockname()
-        stream.abort()
-        while set(os.listdir("/proc/self/fd")) != before:
-            await soon(asyncio.sleep(0))  # the other attempt is being cancelled
-
-
-async def test_the_error_is_that_of_the_first_address():
-    with closed_port() as one, closed_port() as other:
-        with pytest.raises(_native.SpillwayError) as caught:
-            await soon(open_stream([one, other]))
-        assert caught.value.status == "REFUSED"
-        assert caught.value.errno == errno.ECONNREFUSED
-        assert f"127.0.0.1:{one[1]}" in str(caught.value)
-
-
-async def test_no_address():
-    with pytest.raises(OSError, match="no address"):
-        await open_stream([])
-
-
-async def test_cancelling_closes_what_has_begun():
-    with silent_port() as silent:
-        before = open_descriptors()
-        opening = asyncio.ensure_future(open_stream([silent]))
-        while set(os.listdir("/proc/self/fd")) == before:
-            await asyncio.sleep(0)
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await soon(opening)
-        while set(os.listdir("/proc/self/fd")) != before:
-            await soon(asyncio.sleep(0))
-
-
-# Names
-
-
-async def test_numbers_need_no_look_up(monkeypatch):
-    async def never(*arguments, **options):
-        raise AssertionError(arguments)
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
-    assert await resolve("127.0.0.1", 80) == [("127.0.0.1", 80)]
-    assert await resolve("::1", 80) == [("::1", 80)]
-
-
-async def test_names_are_looked_up():
-    assert ("127.0.0.1", 80) in await resolve("localhost", 80)
-
-
-async def test_unknown_names():
-    with pytest.raises(socket.gaierror):
-        await resolve("no.such.host.invalid", 80)
-
-
-async def test_a_name_with_several_addresses_gives_each_once(monkeypatch):
-    async def found(*arguments, **options):
-        family, kind = socket.AF_INET6, socket.SOCK_STREAM
-        return [
-            (family, kind, 6, "", ("fe80::1", 80, 0, 0)),
-            (family, kind, 6, "", ("fe80::1", 80, 0, 3)),
-            (family, kind, 6, "", ("fe80::1%lo", 80, 0, 1)),
-            (socket.AF_INET, kind, 6, "", ("127.0.0.1", 80)),
-            (socket.AF_INET, kind, 6, "", ("127.0.0.1", 80)),
-        ]
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
-    assert await resolve("a.name", 80) == [
-        ("fe80::1", 80),
-        ("fe80::1%3", 80),
-        ("fe80::1%lo", 80),
-        ("127.0.0.1", 80),
-    ]

@@ -43,20 +43,21 @@ def put_under_dask() -> None:
     from distributed.comm.registry import backends
 
     import spillway.dask
-    from spillway.dask import comm
+    from spillway.dask import backends as ours
+    from spillway.dask import comm, connector, listener
 
     spillway.dask.enable()
     off = spillway.stats()["parts"]["transport"]["why_off"]
     if off:
         raise pytest.UsageError(f"Spillway's transport is off: {off}")
-    if not isinstance(backends["tcp"], comm.TakeoverBackend):
+    if not isinstance(backends["tcp"], ours.TakeoverBackend):
         raise pytest.UsageError(f"tcp:// is served by {backends['tcp']!r}")
     # Dask's TLS calls this under the name TCP; in Dask's TCP it does nothing either.
     comm.SpillwayComm._read_extra = lambda self: None
     distributed.comm.tcp.TCP = comm.SpillwayComm
-    distributed.comm.tcp.TCPConnector = comm.TakeoverConnector
-    distributed.comm.tcp.TCPListener = comm.TakeoverListener
-    distributed.comm.tcp.TCPBackend = comm.TakeoverBackend
+    distributed.comm.tcp.TCPConnector = connector.TakeoverConnector
+    distributed.comm.tcp.TCPListener = listener.TakeoverListener
+    distributed.comm.tcp.TCPBackend = ours.TakeoverBackend
 
 
 class HostBuffer:

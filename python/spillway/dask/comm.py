@@ -1,58 +1,42 @@
-"""Dask's comm interface over native connections: the schemes tcp and spillway."""
+"""Dask's comm interface over a native connection."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import inspect
 import logging
 import os
-import socket
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any, ClassVar
 
 import dask
 from dask.utils import parse_bytes
-from distributed.comm.addressing import parse_host_port, unparse_host_port
-from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
-from distributed.comm.tcp import BaseTCPBackend, RequireEncryptionMixin
-from distributed.comm.utils import ensure_concrete_host
+from distributed.comm.core import Comm, CommClosedError
 
 from spillway import _native, offload_counts
-from spillway.dask import hook_offload, hook_values, offload_setting, undecoded
-from spillway.dask.connection_settings import connection_settings
+from spillway.dask import (
+    handshake,
+    hook_offload,
+    hook_values,
+    offload_setting,
+    undecoded,
+)
 from spillway.dask.decode import decode, loads
 from spillway.dask.decode_cost import decode_bytes
 from spillway.dask.encode import NEVER_SPLIT, encode, encode_plain
-from spillway.dask.greeting import Greeting, greetings
-from spillway.dask.loop_bridge import LoopBridge, bridge_of
+from spillway.dask.greeting import Greeting
 from spillway.dask.offload_threads import in_thread
 from spillway.dask.outgoing_message import OutgoingMessage, dumps
 from spillway.dask.queue_limit import configured_limit, is_small, limit_in_force
 from spillway.dask.same_host import SECRET_BYTES, place_of
-from spillway.dask.stream import Stream, open_stream, resolve
+from spillway.dask.stream import Stream
 
 logger = logging.getLogger(__name__)
 
-# What two Spillway peers tell each other in the handshake; a stock peer ignores it.
-# The wire version changes when what one sends cannot be read by the other; features are
-# names that both must have before either uses one.
-HANDSHAKE_KEY = "spillway"
-WIRE_VERSION = 1
-FEATURES: tuple[str, ...] = ("unsplit",)
-# What a peer needs to know to share memory with us, if it shares our host.
-HOST_KEY = "host"
 
-# Binding to an ephemeral port on two families can meet a port that one of them has in
-# use; another is then drawn.
-BIND_ATTEMPTS = 5
-# Out of descriptors, accepting again at once would only spin.
-ACCEPT_AGAIN_AFTER_S = 0.1
-
-
-def _reason(error: _native.SpillwayError) -> str:
+def reason_of(error: _native.SpillwayError) -> str:
+    """What ended a connection, as our comms say it."""
     return f"{error.status}: {error.strerror}"
 
 
@@ -133,39 +117,21 @@ class SpillwayComm(Comm):
     def handshake_info(self) -> dict[str, Any]:
         if self._greeting is not None:
             return dict(self._greeting.info)
-        ours: dict[str, Any] = {"wire": WIRE_VERSION, "features": FEATURES}
-        if self._offer is not None:
-            ours[HOST_KEY] = self._offer
-        return {**super().handshake_info(), HANDSHAKE_KEY: ours}
+        return {**super().handshake_info(), **handshake.ours(self._offer)}
 
     @property
     def peer_features(self) -> frozenset[str]:
         """Features that the peer and we have in common; none with a stock peer."""
-        theirs = self.remote_info.get(HANDSHAKE_KEY)
-        if not isinstance(theirs, dict) or theirs.get("wire") != WIRE_VERSION:
-            return frozenset()
-        names = theirs.get("features")
-        if not isinstance(names, tuple):
-            return frozenset()
-        return frozenset(name for name in FEATURES if name in names)
+        return handshake.features_in_common(self.remote_info)
 
     def _meet(self) -> None:
         """After the handshake, which is Dask's: if the peer may share our host, expect
         it where we said."""
-        theirs = self.remote_info.get(HANDSHAKE_KEY)
+        theirs = handshake.host_offer(self.remote_info)
         # The one that we offered, which an ended connection may have outlived.
         place = place_of(self._stream.loop) if self._stream.is_open() else None
-        if (
-            place is not None
-            and isinstance(theirs, dict)
-            and theirs.get("wire") == WIRE_VERSION
-        ):
-            place.meet(
-                self._stream,
-                self._offer,
-                theirs.get(HOST_KEY),
-                is_maker=self._is_maker,
-            )
+        if place is not None:
+            place.meet(self._stream, self._offer, theirs, is_maker=self._is_maker)
         self._offer = None
 
     async def read(self, deserializers: Any = None) -> Any:
@@ -324,7 +290,7 @@ class SpillwayComm(Comm):
 
     def _closed_error(self, error: _native.SpillwayError) -> CommClosedError:
         self._finalizer.detach()
-        return CommClosedError(f"in {self}: {_reason(error)}")
+        return CommClosedError(f"in {self}: {reason_of(error)}")
 
     def close(self) -> Awaitable[None]:
         """Close after what is queued has been sent. From now on the comm is closed for
@@ -369,13 +335,6 @@ def _done(loop: asyncio.AbstractEventLoop) -> asyncio.Future:
     return done
 
 
-def _is_running_here(loop: asyncio.AbstractEventLoop | None) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
-
-
 def _close_dangling(stream: Stream, comm: str) -> None:
     """A comm was dropped without being closed; may run in any thread."""
     if not stream.is_open():
@@ -385,286 +344,3 @@ def _close_dangling(stream: Stream, comm: str) -> None:
         stream.abort()
     else:
         stream.loop.call_soon_threadsafe(stream.abort)
-
-
-class SpillwayConnector(Connector, RequireEncryptionMixin):
-    prefix: ClassVar[str] = "spillway://"
-    comm_class: ClassVar[type[SpillwayComm]] = SpillwayComm
-    encrypted = False
-
-    async def connect(
-        self, address: str, deserialize: bool = True, **connection_args: Any
-    ) -> SpillwayComm:
-        self._check_encryption(address, connection_args)
-        offload_bytes = _offload_bytes(connection_args)
-        host, port = parse_host_port(address)
-        try:
-            stream = await open_stream(await resolve(host, port))
-        except _native.SpillwayError as error:
-            raise CommClosedError(
-                f"in {self!r}, connecting to {self.prefix}{address}: {_reason(error)}"
-            ) from error
-        try:
-            local = self.prefix + unparse_host_port(*stream.local())
-        except _native.SpillwayError as error:
-            raise CommClosedError(f"in {self!r}: {_reason(error)}") from error
-        return self.comm_class(
-            stream,
-            local,
-            self.prefix + address,
-            deserialize,
-            offload_bytes,
-            is_maker=True,
-        )
-
-
-class TakeoverConnector(SpillwayConnector):
-    prefix = "tcp://"
-
-
-class SpillwayListener(BaseListener, RequireEncryptionMixin):
-    prefix: ClassVar[str] = "spillway://"
-    comm_class: ClassVar[type[SpillwayComm]] = SpillwayComm
-    encrypted = False
-
-    def __init__(
-        self,
-        address: str,
-        comm_handler: Callable[[Comm], Any],
-        deserialize: bool = True,
-        allow_offload: bool = True,
-        default_host: str | None = None,
-        default_port: int = 0,
-        **connection_args: Any,
-    ) -> None:
-        super().__init__()
-        self._check_encryption(address, connection_args)
-        _offload_bytes(connection_args)  # raises now what it would for each connection
-        self._connection_args = connection_args
-        self.ip, self.port = parse_host_port(address, default_port)
-        self.comm_handler = comm_handler
-        self.deserialize = deserialize
-        self.allow_offload = allow_offload
-        self.default_host = default_host
-        self._listeners: list[_native.Listener] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._bridge: LoopBridge | None = None  # while it is started
-        self._tasks: set[asyncio.Task] = set()
-        self._aborts_handshakes = False
-        self._bound: tuple[str, int] | None = None
-        # What each of them says on its own.
-        self._greetings: dict[_native.Listener, dict[bool, Greeting]] = {}
-
-    async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        bridge_of(self._loop)  # what is wrong with it shows here, not at each peer
-        addresses = await _passive_addresses(self.ip, self.port)
-        backlog = int(dask.config.get("distributed.comm.socket-backlog"))
-        for attempt in range(BIND_ATTEMPTS):
-            try:
-                self._listeners = _listen(addresses, self.port, backlog)
-                break
-            except OSError as error:
-                if (
-                    self.port != 0
-                    or error.errno != errno.EADDRINUSE
-                    or attempt == BIND_ATTEMPTS - 1
-                ):
-                    raise
-        self._bound = self._listeners[0].local()
-        self._bridge = bridge_of(self._loop)
-        self._bridge.join(self)
-        self._serve_on_threads()
-        for listener in self._listeners:
-            self._loop.add_reader(listener.fileno(), self._accept, listener)
-
-    def _serve_on_threads(self) -> None:
-        """Where the loop has threads, let them accept, greet and begin to receive. Who
-        has changed how the handshake begins says it later, on the loop."""
-        settings = connection_settings(self._loop)
-        if "completions" not in settings:
-            return
-        said: dict[bool, Greeting] = {}
-        if type(self).on_connection is BaseListener.on_connection:
-            said = greetings(self.comm_class, self.prefix, self._loop)
-        frames = {same_host: each.frame for same_host, each in said.items()}
-        for listener in self._listeners:
-            try:
-                listener.serve(
-                    greeting=frames.get(False, b""),
-                    greeting_same_host=frames.get(True, b""),
-                    **settings,
-                )
-            except OSError as error:
-                logger.warning(
-                    "Connections to %s are accepted by their event loop alone: %s",
-                    self.listen_address,
-                    error,
-                )
-            else:
-                self._greetings[listener] = said
-
-    def stop(self) -> None:
-        """Accept no more. Who has been told our half of the handshake counts as
-        connected there, and is served."""
-        if _is_running_here(self._loop):
-            for listener in self._greetings:
-                self._accept(listener)
-        listeners, self._listeners = self._listeners, []
-        self._greetings.clear()
-        for listener in listeners:
-            self._loop.remove_reader(listener.fileno())
-            listener.close()
-        bridge, self._bridge = self._bridge, None
-        if bridge is not None:
-            bridge.leave(self)
-
-    def abort_handshaking_comms(self) -> None:
-        """Close those that are not served yet, once the listener is stopped."""
-        self._aborts_handshakes = True  # of those that have no comm yet
-        super().abort_handshaking_comms()
-
-    def _accept(self, listener: _native.Listener) -> None:
-        while listener in self._listeners:
-            try:
-                connection = listener.accept(**connection_settings(self._loop))
-            except OSError as error:
-                logger.warning(
-                    "Listener on %s cannot accept a connection: %s",
-                    self.listen_address,
-                    error,
-                )
-                self._loop.remove_reader(listener.fileno())
-                self._loop.call_later(
-                    ACCEPT_AGAIN_AFTER_S, self._accept_again, listener
-                )
-                return
-            if connection is None:
-                return
-            stream = Stream(connection, self._loop)
-            said = self._greetings.get(listener, {})
-            task = self._loop.create_task(self._serve(stream, said))
-            self._tasks.add(task)
-            task.add_done_callback(self._served)
-
-    def _accept_again(self, listener: _native.Listener) -> None:
-        if listener in self._listeners:
-            self._loop.add_reader(listener.fileno(), self._accept, listener)
-            self._accept(listener)  # threads wait for that
-
-    def _served(self, task: asyncio.Task) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error(
-                "The handler of a connection to %s failed",
-                self.prefix + unparse_host_port(*self._bound),
-                exc_info=error,
-            )
-
-    async def _serve(self, stream: Stream, said: dict[bool, Greeting]) -> None:
-        try:
-            local = self.prefix + unparse_host_port(*stream.local())
-        except _native.SpillwayError:
-            stream.abort()  # gone before it was served
-            return
-        greeting = said.get(stream.local()[0] == stream.peer()[0])
-        if not self._listeners and (greeting is None or self._aborts_handshakes):
-            # Stopped between accept and here; nobody would answer the handshake.
-            stream.abort()
-            return
-        peer = self.prefix + unparse_host_port(*stream.peer())
-        offload_bytes = _offload_bytes(self._connection_args)
-        comm = self.comm_class(
-            stream, local, peer, self.deserialize, offload_bytes, greeting=greeting
-        )
-        comm.allow_offload = self.allow_offload
-        try:
-            await self.on_connection(comm)
-        except CommClosedError:
-            logger.info("Connection from %s closed before handshake completed", peer)
-            return
-        served = self.comm_handler(comm)
-        if inspect.isawaitable(served):
-            await served
-
-    def get_host_port(self) -> tuple[str, int]:
-        if self._bound is None:
-            raise ValueError("the listener has not been started")
-        return self._bound
-
-    @property
-    def listen_address(self) -> str:
-        return self.prefix + unparse_host_port(*self.get_host_port())
-
-    @property
-    def contact_address(self) -> str:
-        host, port = self.get_host_port()
-        host = ensure_concrete_host(host, default_host=self.default_host)
-        return self.prefix + unparse_host_port(host, port)
-
-
-class TakeoverListener(SpillwayListener):
-    prefix = "tcp://"
-
-
-def _offload_bytes(connection_args: dict[str, Any]) -> int:
-    """What the arguments of a connection or listener say about offloading, and without
-    a word of theirs what the configuration says, in bytes."""
-    given = connection_args.get(offload_setting.ARGUMENT)
-    if given is None:
-        return offload_setting.configured()
-    return offload_setting.parse(given)
-
-
-async def _passive_addresses(host: str, port: int) -> list[str]:
-    """Numeric hosts to bind for a listening host: IPv4 before IPv6, as Dask prefers."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    found.sort(key=lambda info: info[0] != socket.AF_INET)
-    hosts = []
-    for _, _, _, _, address in found:
-        text = address[0]
-        if len(address) == 4 and address[3] and "%" not in text:
-            text = f"{text}%{address[3]}"
-        hosts.append(text)
-    return list(dict.fromkeys(hosts))
-
-
-def _listen(hosts: list[str], port: int, backlog: int) -> list[_native.Listener]:
-    """Listen on all hosts, on one port. An address that this machine does not have is
-    passed over as long as another can be had."""
-    listeners: list[_native.Listener] = []
-    missing: OSError | None = None
-    try:
-        for host in hosts:
-            try:
-                listener = _native.Listener(host, port, backlog)
-            except OSError as error:
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-                continue
-            listeners.append(listener)
-            port = listener.local()[1]
-    except BaseException:
-        for listener in listeners:
-            listener.close()
-        raise
-    if not listeners:
-        raise missing or OSError(f"no address to listen on for {hosts}")
-    return listeners
-
-
-class SpillwayBackend(BaseTCPBackend):
-    """Serves spillway://, the explicit way. Address handling is Dask's own for TCP."""
-
-    _connector_class = SpillwayConnector
-    _listener_class = SpillwayListener
-
-
-class TakeoverBackend(BaseTCPBackend):
-    """Serves tcp:// in Dask's place."""
-
-    _connector_class = TakeoverConnector
-    _listener_class = TakeoverListener

@@ -8,12 +8,12 @@ prepared when the listener starts, and the library's threads say it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+from distributed.comm.core import Comm
 
 from spillway.dask.encode import encode_plain
-
-if TYPE_CHECKING:
-    from spillway.dask.comm import SpillwayComm
 
 HEADER_BYTES = 24
 """What goes before the frame of a message that has one: three numbers."""
@@ -47,10 +47,12 @@ class _NoStream:
 
 
 def greetings(
-    comm_class: type[SpillwayComm], prefix: str, loop: asyncio.AbstractEventLoop
+    make_comm: Callable[[Any, str, str], Comm],
+    prefix: str,
+    loop: asyncio.AbstractEventLoop,
 ) -> dict[bool, Greeting]:
     """What the accepted comms of a loop say, by whether their peer has the address that
-    it connected to.
+    it connected to. They are made of a stream, and of their own address and the peer's.
 
     Raises
     ------
@@ -59,6 +61,6 @@ def greetings(
     """
     here, there = (f"{prefix}127.0.0.{i}:1" for i in (1, 2))
     return {
-        here == peer: Greeting(comm_class(_NoStream(loop), here, peer).handshake_info())
+        here == peer: Greeting(make_comm(_NoStream(loop), here, peer).handshake_info())
         for peer in (here, there)
     }

@@ -28,7 +28,7 @@ def install() -> None:
     from distributed.comm.registry import backends
 
     from spillway.dask import same_host
-    from spillway.dask.comm import TakeoverBackend
+    from spillway.dask.backends import TakeoverBackend
 
     in_force.same_host_off = same_host.why_off()
     ours = TakeoverBackend()

@@ -7,7 +7,7 @@ off, so that a worker that was told to stay stock says so.
 
 from typing import Any
 
-from spillway.dask import manifest
+from spillway.dask import handshake, manifest
 
 NAME = "worker_info"
 OFF_WITH = ()
@@ -36,9 +36,7 @@ def _describe(worker: Any) -> dict[str, Any]:
 
     wire_version = None
     if in_force.why_off("transport") is None:
-        from spillway.dask.comm import WIRE_VERSION
-
-        wire_version = WIRE_VERSION
+        wire_version = handshake.WIRE_VERSION
     return {
         "version": spillway.__version__,
         "wire_version": wire_version,

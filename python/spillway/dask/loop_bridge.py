@@ -14,15 +14,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import dask
 
 from spillway import _native
 from spillway.dask.pool_trimmer import outlive
-
-if TYPE_CHECKING:
-    from spillway.dask.stream import Stream
 
 THREADS_KEY = "spillway.comm.threads"
 MOST_THREADS = 64  # that the library takes, SPW_REACTOR_THREADS_MAX
@@ -75,7 +71,7 @@ class LoopBridge:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Not at the interpreter's end, which needs no memory back.
         weakref.finalize(self, outlive, weakref.ref(loop)).atexit = False
-        self._away: dict[_native.Connection, Stream] = {}
+        self._away: dict[_native.Connection, Callable[[], None]] = {}
         self._users: set[int] = set()
         self._is_leaving = False
         self._at_release: list[Callable[[asyncio.AbstractEventLoop], None]] = []
@@ -87,9 +83,11 @@ class LoopBridge:
             self.given["completions"] = completions
             loop.add_reader(completions.fileno(), self._take_back, completions)
 
-    def expect(self, connection: _native.Connection, stream: Stream) -> None:
-        """A thread has a direction of the connection."""
-        self._away[connection] = stream
+    def expect(
+        self, connection: _native.Connection, on_completion: Callable[[], None]
+    ) -> None:
+        """A thread has a direction of the connection; say when it is done with one."""
+        self._away[connection] = on_completion
 
     def forget(self, connection: _native.Connection) -> None:
         """No thread has anything of it any more."""
@@ -128,9 +126,9 @@ class LoopBridge:
 
     def _take_back(self, completions: _native.Completions) -> None:
         while (connection := completions.next()) is not None:
-            stream = self._away.get(connection)
-            if stream is not None:
-                stream.on_completion()
+            on_completion = self._away.get(connection)
+            if on_completion is not None:
+                on_completion()
 
 
 def _known(loop: asyncio.AbstractEventLoop) -> LoopBridge | None:

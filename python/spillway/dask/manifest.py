@@ -76,7 +76,7 @@ def signature(found: Any) -> str:
 
 _PROCESS_PRELOADS = "(dask_server, preload, preload_argv, *, file_dir=None)"
 
-# comm.py, stream.py: a backend of these classes, called by connect() and listen().
+# backends.py, comm.py, connector.py, listener.py: what connect() and listen() call.
 _COMM = (
     _is("distributed.comm.registry:backends", "dict"),
     _is("distributed.comm.registry:get_backend", "(scheme)"),

@@ -13,6 +13,8 @@ What has no size, such as pickling an object, counts as many bytes as it took
 nanoseconds the last time.
 """
 
+from typing import Any
+
 import dask
 from dask.utils import parse_bytes
 from distributed.comm import utils as comm_utils
@@ -60,6 +62,19 @@ def parse(value: object) -> int:
             'least one byte such as "4 MiB"'
         ) from None
     return size
+
+
+def of_connection(arguments: dict[str, Any]) -> int:
+    """What the arguments of a connection or listener say, and without a word of theirs
+    what the configuration says.
+
+    Raises
+    ------
+    ValueError
+        When that means nothing.
+    """
+    given = arguments.get(ARGUMENT)
+    return configured() if given is None else parse(given)
 
 
 def configured() -> int:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterable
-from typing import Any
 
 from spillway import _native
-from spillway.dask.connection_settings import connection_settings
 from spillway.dask.loop_bridge import LoopBridge, bridge_of
 from spillway.dask.pool_trimmer import trimmer_of
 
 READ, WRITE, COMPLETION = 1, 2, 4
-
-# A second address is tried beside the first after this long without an answer, so that
-# a network that swallows packets of one family does not cost a whole timeout. The value
-# is the one of RFC 8305, 5.
-NEXT_ADDRESS_AFTER_S = 0.25
 
 
 class Stream:
@@ -121,7 +112,7 @@ class Stream:
                 self._loop.remove_writer(self._fd)
         if changed & COMPLETION:
             if interest & COMPLETION:
-                self._bridge.expect(self._connection, self)
+                self._bridge.expect(self._connection, self._on_completion)
             else:
                 self._bridge.forget(self._connection)
 
@@ -155,7 +146,7 @@ class Stream:
             pass  # the connection has ended: whoever waits meets the same error
         self._watch()
 
-    def on_completion(self) -> None:
+    def _on_completion(self) -> None:
         """A thread is done with a direction of the connection, or was."""
         self._wake(self._reader)
         self._watch()
@@ -284,92 +275,3 @@ class Stream:
         bridge, self._bridge = self._bridge, None
         if bridge is not None:
             bridge.leave(self)
-
-
-async def open_stream(addresses: Iterable[tuple[str, int]]) -> Stream:
-    """Connect to the first of some numeric addresses that answers.
-
-    Raises
-    ------
-    spillway._native.SpillwayError
-        What the first address answered, when none could be reached.
-    """
-    loop = asyncio.get_running_loop()
-    waiting = list(addresses)
-    attempts: dict[asyncio.Task, None] = {}
-    first_error: BaseException | None = None
-    try:
-        while waiting or attempts:
-            if waiting:
-                host, port = waiting.pop(0)
-                attempts[loop.create_task(_attempt(host, port))] = None
-            done, _ = await asyncio.wait(
-                attempts,
-                timeout=NEXT_ADDRESS_AFTER_S if waiting else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for task in done:
-                del attempts[task]
-                if (error := task.exception()) is None:
-                    return task.result()
-                if not isinstance(error, OSError):
-                    raise error
-                first_error = first_error or error
-    finally:
-        for task in attempts:
-            task.cancel()
-            task.add_done_callback(_abort_late_stream)
-    if first_error is None:
-        raise OSError("no address to connect to")
-    raise first_error
-
-
-async def _attempt(host: str, port: int) -> Stream:
-    loop = asyncio.get_running_loop()
-    connection = _native.Connection.connect(host, port, **connection_settings(loop))
-    stream = Stream(connection, loop)
-    try:
-        await stream.connected()
-    except BaseException:
-        stream.abort()
-        raise
-    return stream
-
-
-def _abort_late_stream(task: asyncio.Task) -> None:
-    """A second attempt that succeeded although the first had already won."""
-    if not task.cancelled() and task.exception() is None:
-        task.result().abort()
-
-
-async def resolve(host: str, port: int) -> list[tuple[str, int]]:
-    """Numeric addresses of a host name, in the order of the system's preference.
-
-    Raises
-    ------
-    socket.gaierror
-        When the name is not known.
-    """
-    try:
-        found = socket.getaddrinfo(
-            host,
-            port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-        )
-    except socket.gaierror as error:
-        if error.errno != socket.EAI_NONAME:
-            raise
-        # A real name: the look-up may block, so it goes to a thread.
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )
-    return list(dict.fromkeys(_numeric(address) for *_, address in found))
-
-
-def _numeric(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Host and port of a socket address; an IPv6 scope goes into the host's text."""
-    host, port = address[:2]
-    if len(address) == 4 and address[3] and "%" not in host:
-        host = f"{host}%{address[3]}"
-    return host, port

@@ -31,7 +31,8 @@ LATER_S = 0.01
 
 
 @pytest.fixture
-def without_threads():
+def without_threads(threads_are_on):
+    """In spite of what the other tests of this file have."""
     with dask.config.set({"spillway.comm.threads": 0}):
         yield
 

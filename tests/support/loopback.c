@@ -324,6 +324,11 @@ static raw_pair open_raw(spw_context *context, const spw_connection_options *opt
     return pair;
 }
 
+bool loopback_is_away(const spw_connection *connection)
+{
+    return spw_connection_interest(connection) & SPW_INTEREST_COMPLETION;
+}
+
 raw_pair raw_pair_open(spw_context *context)
 {
     return open_raw(context, NULL);

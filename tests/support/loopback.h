@@ -68,6 +68,15 @@ spw_status loopback_receive_made(torture *t, spw_connection *receiver,
                                  spw_connection *sender, const size_t *sizes,
                                  size_t count, unsigned seed);
 
+/* The same in a scenario: with its torture, and leaving it on failure. */
+#define SEND(sender, sizes, seed)                                                      \
+    TRY(loopback_send_made(t, sender, sizes, COUNT_OF(sizes), seed))
+#define RECEIVE(receiver, sender, sizes, seed)                                         \
+    TRY(loopback_receive_made(t, receiver, sender, sizes, COUNT_OF(sizes), seed))
+
+/* Whether a thread has something of it. */
+bool loopback_is_away(const spw_connection *connection);
+
 /* A connection of ours whose peer is a blocking descriptor to misbehave with. */
 typedef struct raw_pair {
     spw_listener *listener;

@@ -48,6 +48,12 @@ uint64_t torture_charged(const torture *t, spw_charge charge)
     return figures.used_bytes[charge];
 }
 
+void torture_assert_nothing_charged(const torture *t)
+{
+    for (int i = 0; i < SPW_CHARGE_COUNT; i++)
+        assert_int_equal(torture_charged(t, (spw_charge)i), 0);
+}
+
 spw_figures torture_figures(const torture *t)
 {
     spw_figures figures;

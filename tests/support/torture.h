@@ -43,6 +43,7 @@ void torture_limit(torture *t, uint64_t limit_bytes);
 void torture_use_pool(torture *t);
 /* What is charged to its budget, and what its context has counted. */
 uint64_t torture_charged(const torture *t, spw_charge charge);
+void torture_assert_nothing_charged(const torture *t);
 spw_figures torture_figures(const torture *t);
 
 /* In a scenario with a torture *t: leave through its label end unless expression is OK.

@@ -20,11 +20,6 @@ static const size_t OTHER_BODIES[] = {100, 200000};
 static const size_t SMALL[] = {120, 0, 100};
 enum { INLINE = 8192, LARGE_BYTES = 24 << 20, STUCK_BYTES = 64 << 20 };
 
-static bool is_away(const spw_connection *connection)
-{
-    return spw_connection_interest(connection) & SPW_INTEREST_COMPLETION;
-}
-
 /* ---- what goes, and that it arrives ---- */
 
 static void large_messages_both_ways_at_once(void **state)
@@ -87,7 +82,7 @@ static void megabytes_both_ways(void **state)
     TRY(loopback_open_away(t->context, 0, 0, &pair, &t->error));
     for (unsigned seed = 0; seed < 3; seed++) {
         TRY(loopback_send_made(t, pair.client, BODY, 1, seed));
-        assert_true(is_away(pair.client));
+        assert_true(loopback_is_away(pair.client));
         TRY(loopback_send_made(t, pair.server, BODY, 1, seed + 100));
     }
     for (unsigned seed = 0; seed < 3; seed++) {
@@ -109,7 +104,7 @@ static void small_messages_move_on_their_owners_thread(void **state)
     TRY(loopback_open_away(t->context, 2, 0, &pair, &t->error));
     for (unsigned seed = 0; seed < 20; seed++) {
         TRY(loopback_send_made(t, pair.client, BODIES, 1, seed));
-        assert_false(is_away(pair.client));
+        assert_false(loopback_is_away(pair.client));
         TRY(loopback_receive_made(t, pair.server, pair.client, BODIES, 1, seed));
     }
     assert_int_equal(io_fault_calls_of("start_thread"), 0);
@@ -127,14 +122,15 @@ static void a_small_message_behind_a_large_one(void **state)
     TRY(loopback_open_away(t->context, 2, 0, &pair, &t->error));
     TRY(loopback_send_made(t, pair.client, BODY, 1, 1));
     TRY(loopback_send_made(t, pair.client, SMALL, COUNT_OF(SMALL), 2));
-    assert_true(is_away(pair.client)); /* nobody has read: it cannot be sent yet */
+    assert_true(
+        loopback_is_away(pair.client)); /* nobody has read: it cannot be sent yet */
     TRY(loopback_receive_made(t, pair.server, pair.client, BODY, 1, 1));
     TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 2));
     /* Everything is sent, but whether the owner has heard of it is a matter of time. */
-    while (is_away(pair.client))
+    while (loopback_is_away(pair.client))
         TRY(loopback_step(pair.client, NULL, &t->error));
     TRY(loopback_send_made(t, pair.client, SMALL, COUNT_OF(SMALL), 3));
-    assert_false(is_away(pair.client));
+    assert_false(loopback_is_away(pair.client));
     TRY(loopback_receive_made(t, pair.server, pair.client, SMALL, COUNT_OF(SMALL), 3));
 end:
     loopback_close(&pair);
@@ -355,7 +351,7 @@ static void who_never_gives_the_loop_a_turn_reaps_all_the_same(void **state)
         /* Wait until the thread has sent it, but take nothing back. */
         struct pollfd watched = {spw_completions_descriptor(pair.completions), POLLIN,
                                  0};
-        if (is_away(pair.ours))
+        if (loopback_is_away(pair.ours))
             assert_int_equal(poll(&watched, 1, 20000), 1);
         assert_in_range(i + 1 - released, 0, PINNED);
     }
@@ -374,7 +370,7 @@ static void without_threads_everything_moves_at_home(void **state)
     io_fault_arm_call("start_thread", 1, 0);
     for (unsigned seed = 0; seed < 3; seed++) {
         TRY(loopback_send_made(t, pair.client, BODIES, COUNT_OF(BODIES), seed));
-        assert_false(is_away(pair.client));
+        assert_false(loopback_is_away(pair.client));
         TRY(loopback_receive_made(t, pair.server, pair.client, BODIES, COUNT_OF(BODIES),
                                   seed));
     }

@@ -19,11 +19,6 @@ static const size_t BODIES[] = {1000, 300000, 0, 70000, 5000};
 static const size_t SMALL[] = {120, 0, 100};
 enum { INLINE = 8192, LARGE_BYTES = 24 << 20, STUCK_BYTES = 64 << 20 };
 
-static bool is_away(const spw_connection *connection)
-{
-    return spw_connection_interest(connection) & SPW_INTEREST_COMPLETION;
-}
-
 /* ---- ends ---- */
 
 static void a_closed_connection_lets_go_of_what_it_sends(void **state)
@@ -42,7 +37,7 @@ static void a_closed_connection_lets_go_of_what_it_sends(void **state)
                 payload_wrap(t->context, data, STUCK_BYTES, &released, &payload, NULL));
             assert_ok(spw_connection_send(pair.ours, payload, &bytes, NULL));
         }
-        assert_true(is_away(pair.ours));
+        assert_true(loopback_is_away(pair.ours));
         if (way == 1)
             spw_connection_close(pair.ours);
         if (way == 2) {
@@ -70,8 +65,7 @@ static void a_closed_connection_lets_go_of_what_it_receives(void **state)
         raw_pair_send(&pair, wire + 100000, part - 100000);
         spw_connection_close(pair.ours);
         assert_ended(pair.ours, CLOSED);
-        for (int i = 0; i < SPW_CHARGE_COUNT; i++)
-            assert_int_equal(torture_charged(t, (spw_charge)i), 0);
+        torture_assert_nothing_charged(t);
         raw_pair_close(&pair);
     }
     free(wire);
@@ -240,8 +234,7 @@ static void a_body_that_the_budget_refuses_on_a_thread(void **state)
     assert_int_equal(wait_for_end(pair.ours, &t->error), SPW_STATUS_LIMIT_EXCEEDED);
     assert_non_null(strstr(t->error.message, "budget"));
     assert_ended(pair.ours, LIMIT_EXCEEDED);
-    for (int i = 0; i < SPW_CHARGE_COUNT; i++)
-        assert_int_equal(torture_charged(t, (spw_charge)i), 0);
+    torture_assert_nothing_charged(t);
     raw_pair_close(&pair);
     free(wire);
 }

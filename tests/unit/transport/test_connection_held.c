@@ -34,11 +34,6 @@ static uint64_t held_back(const torture *t)
     return figures.held_back;
 }
 
-#define SEND(sender, sizes, seed)                                                      \
-    TRY(loopback_send_made(t, sender, sizes, COUNT_OF(sizes), seed))
-#define RECEIVE(receiver, sender, sizes, seed)                                         \
-    TRY(loopback_receive_made(t, receiver, sender, sizes, COUNT_OF(sizes), seed))
-
 static void messages_in_both_directions_take_turns(void **state)
 {
     torture *t = *state;

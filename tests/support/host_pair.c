@@ -282,3 +282,8 @@ spw_status host_pair_settle(host_pair *pair, spw_error *error)
     spw__host_announcement_free(spw__host_sender_take_done(pair->sender));
     return status;
 }
+
+uint64_t host_pair_bytes_by(const host_pair *pair, spw__host_way way)
+{
+    return spw__host_receiver_bytes(pair->receiver, way);
+}

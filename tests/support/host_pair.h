@@ -27,6 +27,15 @@ typedef struct host_pair {
 enum { HOST_PAIR_FROM_BYTES = 1000 };
 static const uint8_t HOST_PAIR_NONCE[SPW__HOST_NONCE_BYTES] = "a nonce, of 16.";
 
+/* Bodies of a message, to go by every way. */
+static const size_t HOST_PAIR_SIZES[] = {20, 90, 5000, 0, 999, 200000, 1000, 7};
+enum {
+    HOST_PAIR_COUNT = COUNT_OF(HOST_PAIR_SIZES),
+    HOST_PAIR_BY_REFERENCE = 5000 + 200000 + 1000,
+    /* The last one shares its region with smaller frames. */
+    HOST_PAIR_ALONE = 5000 + 200000
+};
+
 /* A sender that has said hello, and a receiver that has heard it. On failure, too,
  * close it afterwards. */
 spw_status host_pair_open(spw_context *context, bool uses_descriptors,
@@ -59,6 +68,8 @@ spw_status host_pair_receive(host_pair *pair, spw_payload **ret_payload,
 /* Fails the test unless it is what host_pair_send_made made. */
 spw_status host_pair_receive_made(host_pair *pair, const size_t *sizes, size_t count,
                                   unsigned seed, spw_error *error);
+/* How much has come by that way. */
+uint64_t host_pair_bytes_by(const host_pair *pair, spw__host_way way);
 /* Drive the sender until all that was announced is taken, and let go of that. */
 spw_status host_pair_settle(host_pair *pair, spw_error *error);
 

@@ -127,3 +127,21 @@ void reactor_threads_wait_for_none(void)
     while (reactor_threads() > 0)
         sched_yield();
 }
+
+void two_tasks_open(torture *t, unsigned threads, two_tasks *f)
+{
+    assert_ok(spw_reactor_create(t->context, threads, &f->reactor, NULL));
+    assert_ok(spw_completions_create(f->reactor, &f->completions, NULL));
+    step_task_open(&f->one);
+    step_task_open(&f->other);
+}
+
+void two_tasks_close(two_tasks *f)
+{
+    spw__watch_forget(&f->one.watch);
+    spw__watch_forget(&f->other.watch);
+    step_task_close(&f->one);
+    step_task_close(&f->other);
+    spw_completions_free(f->completions);
+    spw_reactor_free(f->reactor);
+}

@@ -6,6 +6,8 @@
 #include <semaphore.h>
 
 #include "reactor/task.h"
+#include "spillway/reactor.h"
+#include "torture.h"
 
 /* One descriptor of a pair of sockets, watched, and what its reading task does. */
 typedef struct step_task {
@@ -25,6 +27,16 @@ bool step_task_arm(step_task *task, spw_completions *completions);
 bool step_task_arm_writing(step_task *task, spw_completions *completions);
 /* Make it readable by one byte. */
 void step_task_wake(const step_task *task);
+
+/* A reactor with two of them. */
+typedef struct two_tasks {
+    spw_reactor *reactor;
+    spw_completions *completions;
+    step_task one, other;
+} two_tasks;
+
+void two_tasks_open(torture *t, unsigned threads, two_tasks *f);
+void two_tasks_close(two_tasks *f);
 
 /* Whether something waits among the completions. */
 bool completions_are_ready(const spw_completions *completions);

@@ -168,3 +168,18 @@ void wire_put_referenced(wire_bytes *wire, const wire_bytes *frames, size_t coun
         if (places[i] == 0)
             wire_put(wire, frames[i].bytes, frames[i].size);
 }
+
+uint64_t wire_number_at(const uint8_t *data)
+{
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | data[i];
+    return value;
+}
+
+void wire_begin(wire_bytes *wire, uint64_t first_segment, uint64_t frames)
+{
+    wire_clear(wire);
+    wire_put_u64(wire, first_segment);
+    wire_put_u64(wire, frames);
+}

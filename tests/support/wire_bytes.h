@@ -15,6 +15,8 @@ typedef struct wire_bytes {
 void wire_clear(wire_bytes *wire);
 void wire_put(wire_bytes *wire, const void *data, size_t size);
 void wire_put_u64(wire_bytes *wire, uint64_t value);
+/* The number that wire_put_u64 has put there. */
+uint64_t wire_number_at(const uint8_t *data);
 /* size bytes that follow from seed. */
 void wire_put_noise(wire_bytes *wire, size_t size, unsigned seed);
 /* A file of the corpus: tests/fuzz/corpus/<path>. */
@@ -36,6 +38,8 @@ typedef struct wire_value {
 } wire_value;
 void wire_put_sub_header(wire_bytes *wire, const wire_value *value);
 
+/* Begin anew, with the head of a message. */
+void wire_begin(wire_bytes *wire, uint64_t first_segment, uint64_t frames);
 /* A message of frames, of which the first segment holds first_frames. */
 void wire_put_message(wire_bytes *wire, const wire_bytes *frames, size_t count,
                       size_t first_frames);

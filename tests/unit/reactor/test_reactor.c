@@ -7,41 +7,15 @@
 
 #include "io_fault.h"
 #include "reactor/reactor_state.h"
-#include "spillway/reactor.h"
 #include "step_tasks.h"
-#include "torture.h"
-
-typedef struct fixture {
-    spw_reactor *reactor;
-    spw_completions *completions;
-    step_task one, other;
-} fixture;
-
-static void open_all(torture *t, unsigned threads, fixture *f)
-{
-    assert_ok(spw_reactor_create(t->context, threads, &f->reactor, NULL));
-    assert_ok(spw_completions_create(f->reactor, &f->completions, NULL));
-    step_task_open(&f->one);
-    step_task_open(&f->other);
-}
-
-static void close_all(fixture *f)
-{
-    spw__watch_forget(&f->one.watch);
-    spw__watch_forget(&f->other.watch);
-    step_task_close(&f->one);
-    step_task_close(&f->other);
-    spw_completions_free(f->completions);
-    spw_reactor_free(f->reactor);
-}
 
 /* ---- threads ---- */
 
 static void threads_start_when_needed_and_end_with_it(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 3, &f);
+    two_tasks f;
+    two_tasks_open(t, 3, &f);
     assert_int_equal(reactor_threads(), 0);
     assert_true(step_task_arm(&f.one, f.completions));
     assert_int_equal(reactor_threads(), 3);
@@ -49,19 +23,19 @@ static void threads_start_when_needed_and_end_with_it(void **state)
     assert_int_equal(reactor_threads(), 3);
     assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
     assert_true(spw__task_recall(&f.other.watch, &f.other.watch.reading));
-    close_all(&f);
+    two_tasks_close(&f);
     reactor_threads_wait_for_none();
 }
 
 static void by_default_there_are_two_to_four(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 0, &f);
+    two_tasks f;
+    two_tasks_open(t, 0, &f);
     assert_true(step_task_arm(&f.one, f.completions));
     assert_in_range(reactor_threads(), 2, 4);
     assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void too_many_threads_are_refused(void **state)
@@ -79,8 +53,8 @@ static void too_many_threads_are_refused(void **state)
 static void without_a_thread_a_task_stays_home(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     io_fault_arm_call("start_thread", 1, 0);
     assert_false(step_task_arm(&f.one, f.completions));
     assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
@@ -89,14 +63,14 @@ static void without_a_thread_a_task_stays_home(void **state)
     assert_false(step_task_arm(&f.other, f.completions));
     assert_int_equal(t->log_lines, 1); /* it is said once */
     assert_int_equal(io_fault_calls_of("start_thread"), 1);
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void a_prepared_watch_needs_nothing_more(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     assert_true(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
     assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
     /* An event of it is for nobody yet, and comes again when it is armed. */
@@ -107,7 +81,7 @@ static void a_prepared_watch_needs_nothing_more(void **state)
     assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
     assert_int_equal(io_fault_calls_of("start_thread"), 0);
     t->allocator.fail_at = 0;
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void what_cannot_be_prepared(void **state)
@@ -115,21 +89,21 @@ static void what_cannot_be_prepared(void **state)
     static const char *const CALLS[] = {"start_thread", "poller_add"};
     torture *t = *state;
     for (size_t i = 0; i < COUNT_OF(CALLS); i++) {
-        fixture f;
-        open_all(t, 1, &f);
+        two_tasks f;
+        two_tasks_open(t, 1, &f);
         io_fault_arm_call(CALLS[i], 1, 0);
         assert_false(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
         assert_null(f.one.watch.reactor);
         spw__watch_forget(&f.one.watch); /* nothing */
-        close_all(&f);
+        two_tasks_close(&f);
     }
 }
 
 static void with_fewer_threads_than_wanted_it_goes_on(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 3, &f);
+    two_tasks f;
+    two_tasks_open(t, 3, &f);
     io_fault_arm_call("start_thread", 2, 0);
     assert_true(step_task_arm(&f.one, f.completions));
     assert_int_equal(t->log_lines, 1);
@@ -139,7 +113,7 @@ static void with_fewer_threads_than_wanted_it_goes_on(void **state)
     assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
     step_task_wake(&f.other);
     assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void no_descriptor_no_reactor(void **state)
@@ -163,8 +137,8 @@ static void no_descriptor_no_reactor(void **state)
 static void a_step_runs_when_the_descriptor_is_ready(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     f.one.reads_left = 3;
     assert_true(step_task_arm(&f.one, f.completions));
     for (unsigned i = 1; i <= 3; i++) {
@@ -174,14 +148,14 @@ static void a_step_runs_when_the_descriptor_is_ready(void **state)
     }
     assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
     assert_int_equal(f.one.steps, 3);
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void both_tasks_of_a_watch_run_at_once(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     f.one.waits = true;
     step_task_wake(&f.one);
     assert_true(step_task_arm(&f.one, f.completions));
@@ -193,14 +167,14 @@ static void both_tasks_of_a_watch_run_at_once(void **state)
     sem_post(&f.one.let_go);
     assert_non_null(completions_wait(f.completions));
     assert_non_null(completions_wait(f.completions));
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void the_other_task_waits_on_while_one_is_recalled(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     assert_true(step_task_arm(&f.one, f.completions));
     f.one.waits = true;
     assert_true(step_task_arm_writing(&f.one, f.completions));
@@ -211,14 +185,14 @@ static void the_other_task_waits_on_while_one_is_recalled(void **state)
     assert_false(completions_are_ready(f.completions));
     step_task_wake(&f.one);
     assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void recall_while_it_waits_for_the_descriptor(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     for (int i = 0; i < 3; i++) { /* it can go away again */
         assert_true(step_task_arm(&f.one, f.completions));
         assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
@@ -231,14 +205,14 @@ static void recall_while_it_waits_for_the_descriptor(void **state)
     assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
     assert_int_equal(f.one.steps, 0);
     assert_false(completions_are_ready(f.completions));
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void recall_waits_for_the_end_of_a_step(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     f.one.waits = true;
     f.one.reads_left = 2; /* once it would have gone on, once been done */
     for (int i = 0; i < 2; i++) {
@@ -251,14 +225,14 @@ static void recall_waits_for_the_end_of_a_step(void **state)
         assert_false(spw__task_is_recalled(&f.one.watch.reading));
         assert_false(completions_are_ready(f.completions));
     }
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void recall_of_a_task_that_is_done(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     step_task_wake(&f.one);
     assert_true(step_task_arm(&f.one, f.completions));
     while (!completions_are_ready(f.completions))
@@ -266,10 +240,10 @@ static void recall_of_a_task_that_is_done(void **state)
     assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
     assert_false(completions_are_ready(f.completions));
     assert_null(spw__completions_next(f.completions));
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
-static bool arm_apart(fixture *f, int sign)
+static bool arm_apart(two_tasks *f, int sign)
 {
     return spw__task_arm_apart(f->completions, &f->one.watch, f->one.near,
                                &f->one.watch.reading, SPW__STEP_READ, sign);
@@ -284,8 +258,8 @@ static bool is_raised(int sign)
 static void a_task_apart_comes_back_by_recall_alone(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     step_task_wake(&f.one);
     assert_true(arm_apart(&f, -1));
     assert_int_equal(sem_wait(&f.one.begun), 0);
@@ -297,15 +271,15 @@ static void a_task_apart_comes_back_by_recall_alone(void **state)
     assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
     assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
     assert_int_equal(f.one.steps, 1);
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 static void a_task_apart_raises_its_sign_when_it_is_done(void **state)
 {
     torture *t = *state;
-    fixture f;
+    two_tasks f;
     int sign = spw__sign_open();
-    open_all(t, 2, &f);
+    two_tasks_open(t, 2, &f);
     f.one.reads_left = 2;
     assert_true(arm_apart(&f, sign));
     step_task_wake(&f.one);
@@ -325,191 +299,39 @@ static void a_task_apart_raises_its_sign_when_it_is_done(void **state)
     assert_int_equal(poll(&watched, 1, 20000), 1);
     assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
     assert_int_equal(f.one.reads_left, 1);
-    close_all(&f);
+    two_tasks_close(&f);
     spw__poller_close(sign);
-}
-
-/* ---- what the poller cannot do ---- */
-
-static void what_cannot_be_watched_stays_home(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
-    io_fault_arm_call("poller_add", 1, 0);
-    assert_false(step_task_arm(&f.one, f.completions));
-    assert_int_equal(t->log_lines, 1);
-    assert_null(f.one.watch.reactor);
-    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
-    t->allocator.fail_at = 0;
-    step_task_wake(&f.one); /* and later it goes */
-    assert_true(step_task_arm(&f.one, f.completions));
-    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
-    io_fault_arm_call("poller_rearm", 1, 0);
-    f.one.reads_left = 1;
-    assert_false(step_task_arm(&f.one, f.completions));
-    assert_int_equal(t->log_lines, 1);
-    close_all(&f);
-}
-
-static void no_memory_for_a_watch(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
-    t->allocator.fail_at = t->allocator.calls + 1;
-    assert_false(step_task_arm(&f.one, f.completions));
-    assert_int_equal(t->log_lines, 1);
-    assert_true(step_task_arm(&f.one, f.completions));
-    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
-    close_all(&f);
-}
-
-static void who_cannot_be_waited_for_again_comes_home(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    open_all(t, 1, &f);
-    f.one.reads_left = 2;
-    assert_true(step_task_arm(&f.one, f.completions));
-    io_fault_arm_call("poller_rearm", 1, 0);
-    step_task_wake(&f.one);
-    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
-    assert_int_equal(f.one.reads_left, 1); /* not done, but home */
-    close_all(&f);
-}
-
-static void the_other_task_comes_home_too(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
-    assert_true(step_task_arm(&f.one, f.completions));
-    io_fault_arm_call("poller_rearm", 2, 0); /* the first is the next line's */
-    assert_true(step_task_arm_writing(&f.one, f.completions));
-    /* Serving the one takes away what watches the other. */
-    bool is_back[2] = {false, false};
-    for (int i = 0; i < 2; i++)
-        is_back[completions_wait(f.completions) == &f.one.watch.reading] = true;
-    assert_true(is_back[0] && is_back[1]);
-    close_all(&f);
-}
-
-/* ---- events that come too late ---- */
-
-typedef struct gate {
-    sem_t fetched, go;
-} gate;
-
-static void hold(void *user)
-{
-    gate *g = user;
-    sem_post(&g->fetched);
-    sem_wait(&g->go);
-}
-
-static void a_slot_used_again_ignores_the_event_of_its_last_watch(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    gate g;
-    sem_init(&g.fetched, 0, 0);
-    sem_init(&g.go, 0, 0);
-    io_fault_after_wait(hold, &g);
-    open_all(t, 1, &f);
-    assert_true(step_task_arm(&f.one, f.completions));
-    step_task_wake(&f.one);
-    sem_wait(&g.fetched); /* the thread has the event and has not acted on it */
-    uint32_t slot = f.one.watch.slot;
-    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
-    spw__watch_forget(&f.one.watch);
-    assert_true(step_task_arm(&f.other, f.completions));
-    assert_int_equal(f.other.watch.slot, slot);
-    sem_post(&g.go);
-    step_task_wake(&f.other);
-    sem_wait(&g.fetched); /* it is back from the old event, which did nothing */
-    assert_int_equal(f.other.steps, 0);
-    assert_int_equal(f.one.steps, 0);
-    sem_post(&g.go);
-    assert_ptr_equal(completions_wait(f.completions), &f.other.watch.reading);
-    assert_int_equal(f.other.steps, 1);
-    sem_post(&g.go); /* for the sign to stop */
-    close_all(&f);
-    sem_destroy(&g.fetched);
-    sem_destroy(&g.go);
-}
-
-static void an_event_of_a_task_sent_away_again_is_as_good_as_new(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    gate g;
-    sem_init(&g.fetched, 0, 0);
-    sem_init(&g.go, 0, 0);
-    io_fault_after_wait(hold, &g);
-    open_all(t, 1, &f);
-    assert_true(step_task_arm(&f.one, f.completions));
-    step_task_wake(&f.one);
-    sem_wait(&g.fetched);
-    assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
-    assert_true(step_task_arm(&f.one, f.completions));
-    sem_post(&g.go);
-    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
-    assert_int_equal(f.one.steps, 1);
-    /* The rearmed descriptor may have had an event of its own, and the sign comes. */
-    sem_post(&g.go);
-    sem_post(&g.go);
-    close_all(&f);
-    sem_destroy(&g.fetched);
-    sem_destroy(&g.go);
-}
-
-static void slots_are_used_again(void **state)
-{
-    torture *t = *state;
-    fixture f;
-    open_all(t, 1, &f);
-    for (int i = 0; i < 100; i++) {
-        assert_true(step_task_arm(&f.one, f.completions));
-        assert_true(step_task_arm(&f.other, f.completions));
-        assert_true(spw__task_recall(&f.one.watch, &f.one.watch.reading));
-        assert_true(spw__task_recall(&f.other.watch, &f.other.watch.reading));
-        spw__watch_forget(&f.other.watch);
-        spw__watch_forget(&f.one.watch);
-    }
-    assert_int_equal(f.reactor->slots_used, 2);
-    close_all(&f);
 }
 
 /* ---- fork ---- */
 
 /* In the child: what is the parent's stays alone, and all of it can be cleaned up.
  * Returns: the child's exit status. */
-static int clean_up_in_child(torture *t, fixture *f)
+static int clean_up_in_child(torture *t, two_tasks *f)
 {
-    fixture own;
+    two_tasks own;
     if (spw__task_recall(&f->one.watch, &f->one.watch.reading))
         return 1;
     if (step_task_arm(&f->other, f->completions))
         return 2;
-    close_all(f);
+    two_tasks_close(f);
     if (!CHILD_MAY_START_THREADS)
         return 0;
-    open_all(t, 2, &own);
+    two_tasks_open(t, 2, &own);
     if (!step_task_arm(&own.one, own.completions))
         return 3;
     step_task_wake(&own.one);
     if (completions_wait(own.completions) != &own.one.watch.reading)
         return 4;
-    close_all(&own);
+    two_tasks_close(&own);
     return 0;
 }
 
 static void a_forked_child_leaves_the_parent_alone(void **state)
 {
     torture *t = *state;
-    fixture f;
-    open_all(t, 2, &f);
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
     for (int locked = 0; locked < 2; locked++) {
         int status;
         assert_true(step_task_arm(&f.one, f.completions));
@@ -528,7 +350,7 @@ static void a_forked_child_leaves_the_parent_alone(void **state)
         step_task_wake(&f.one);
         assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
     }
-    close_all(&f);
+    two_tasks_close(&f);
 }
 
 /* ---- everything fails in turn ---- */
@@ -606,13 +428,6 @@ int main(void)
         SCENARIO(recall_of_a_task_that_is_done),
         SCENARIO(a_task_apart_comes_back_by_recall_alone),
         SCENARIO(a_task_apart_raises_its_sign_when_it_is_done),
-        SCENARIO(what_cannot_be_watched_stays_home),
-        SCENARIO(no_memory_for_a_watch),
-        SCENARIO(who_cannot_be_waited_for_again_comes_home),
-        SCENARIO(the_other_task_comes_home_too),
-        SCENARIO(a_slot_used_again_ignores_the_event_of_its_last_watch),
-        SCENARIO(an_event_of_a_task_sent_away_again_is_as_good_as_new),
-        SCENARIO(slots_are_used_again),
         SCENARIO(a_forked_child_leaves_the_parent_alone),
     };
     const struct CMUnitTest scenarios[] = {

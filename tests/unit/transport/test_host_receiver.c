@@ -272,23 +272,20 @@ end:
     host_pair_close(&pair);
 }
 
-#define TEST_AT(function)                                                              \
-    cmocka_unit_test_setup_teardown(function, torture_setup, torture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST_AT(a_hello_has_a_nonce),
-        TEST_AT(another_hello_is_refused),
-        TEST_AT(other_packets_are_no_hello),
-        TEST_AT(who_leaves_before_a_hello_is_told),
-        TEST_AT(memory_that_can_be_read_is_the_best_way),
-        TEST_AT(what_is_not_allowed_is_not_tried),
-        TEST_AT(each_refusal_is_told),
-        TEST_AT(another_user_is_not_read),
-        TEST_AT(a_secret_that_is_not_there_is_no_proof),
-        TEST_AT(what_the_socket_does_not_take_is_said_later),
-        TEST_AT(a_sender_that_is_gone_is_told_when_it_is_answered),
+        SCENARIO(a_hello_has_a_nonce),
+        SCENARIO(another_hello_is_refused),
+        SCENARIO(other_packets_are_no_hello),
+        SCENARIO(who_leaves_before_a_hello_is_told),
+        SCENARIO(memory_that_can_be_read_is_the_best_way),
+        SCENARIO(what_is_not_allowed_is_not_tried),
+        SCENARIO(each_refusal_is_told),
+        SCENARIO(another_user_is_not_read),
+        SCENARIO(a_secret_that_is_not_there_is_no_proof),
+        SCENARIO(what_the_socket_does_not_take_is_said_later),
+        SCENARIO(a_sender_that_is_gone_is_told_when_it_is_answered),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(senders_are_admitted)};
     return cmocka_run_group_tests(tests, NULL, NULL) +

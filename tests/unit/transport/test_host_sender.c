@@ -451,28 +451,25 @@ end:
     host_pair_close(&pair);
 }
 
-#define TEST_AT(function)                                                              \
-    cmocka_unit_test_setup_teardown(function, torture_setup, torture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST_AT(a_sender_says_hello),
-        TEST_AT(a_hello_that_finds_no_room_is_said_later),
-        TEST_AT(nobody_to_meet_is_told),
-        TEST_AT(only_what_is_large_is_wanted),
-        TEST_AT(what_is_taken_is_let_go_of),
-        TEST_AT(what_makes_no_sense_ends_it),
-        TEST_AT(what_was_taken_is_not_taken_back),
-        TEST_AT(what_was_not_given_is_not_taken),
-        TEST_AT(an_end_is_an_error_only_with_something_announced),
-        TEST_AT(a_shutdown_is_seen_before_anything_is_let_go_of),
-        TEST_AT(a_forked_child_does_not_end_its_parents_link),
-        TEST_AT(a_forked_child_wants_no_body_of_its_own_read),
-        TEST_AT(who_talks_to_itself_keeps_its_permission_for_others),
-        TEST_AT(what_it_gave_up_by_itself),
-        TEST_AT(a_message_that_is_not_announced_leaves_nothing),
-        TEST_AT(packets_by_chance),
+        SCENARIO(a_sender_says_hello),
+        SCENARIO(a_hello_that_finds_no_room_is_said_later),
+        SCENARIO(nobody_to_meet_is_told),
+        SCENARIO(only_what_is_large_is_wanted),
+        SCENARIO(what_is_taken_is_let_go_of),
+        SCENARIO(what_makes_no_sense_ends_it),
+        SCENARIO(what_was_taken_is_not_taken_back),
+        SCENARIO(what_was_not_given_is_not_taken),
+        SCENARIO(an_end_is_an_error_only_with_something_announced),
+        SCENARIO(a_shutdown_is_seen_before_anything_is_let_go_of),
+        SCENARIO(a_forked_child_does_not_end_its_parents_link),
+        SCENARIO(a_forked_child_wants_no_body_of_its_own_read),
+        SCENARIO(who_talks_to_itself_keeps_its_permission_for_others),
+        SCENARIO(what_it_gave_up_by_itself),
+        SCENARIO(a_message_that_is_not_announced_leaves_nothing),
+        SCENARIO(packets_by_chance),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(a_link_with_an_announcement)};
     return cmocka_run_group_tests(tests, NULL, NULL) +

@@ -247,19 +247,16 @@ static void a_large_body_is_filled_in_turns(void **state)
     close_raw(&at);
 }
 
-#define TEST_AT(function)                                                              \
-    cmocka_unit_test_setup_teardown(function, torture_setup, torture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST_AT(a_body_is_passed_sealed),
-        TEST_AT(bytes_go_on_where_the_receiver_is),
-        TEST_AT(a_later_way_begins_again),
-        TEST_AT(a_full_socket_is_waited_for),
-        TEST_AT(what_cannot_be_passed_goes_as_bytes),
-        TEST_AT(a_receiver_that_is_gone_ends_it),
-        TEST_AT(a_large_body_is_filled_in_turns),
+        SCENARIO(a_body_is_passed_sealed),
+        SCENARIO(bytes_go_on_where_the_receiver_is),
+        SCENARIO(a_later_way_begins_again),
+        SCENARIO(a_full_socket_is_waited_for),
+        SCENARIO(what_cannot_be_passed_goes_as_bytes),
+        SCENARIO(a_receiver_that_is_gone_ends_it),
+        SCENARIO(a_large_body_is_filled_in_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,14 +99,16 @@ static spw_status fetch_memory(spw__host_receiver *receiver,
 /* A mapping that stands for a frame, charged as what it replaces was. */
 typedef struct mapping {
     spw_context *context; /* the buffer has a reference */
-    void *data;
-    size_t size;
+    void *data;           /* NULL: not mapped yet */
+    size_t size;          /* that is charged */
 } mapping;
 
+/* Also of one that is half made. */
 static void release_mapping(void *user)
 {
     mapping *mapped = user;
-    spw__shared_memory_unmap(mapped->data, mapped->size);
+    if (mapped->data != NULL)
+        spw__shared_memory_unmap(mapped->data, mapped->size);
     spw_budget_release(spw_context_budget(mapped->context), SPW_CHARGE_HELD,
                        mapped->size);
     spw__release(mapped->context, mapped, sizeof *mapped, _Alignof(mapping));
@@ -118,27 +120,25 @@ static spw_status map(const spw__host_receiver *receiver, size_t size,
                       spw_buffer **ret_buffer, spw_error *error)
 {
     spw_context *context = receiver->context;
-    spw_budget *budget = spw_context_budget(context);
     spw_status status = SPW_STATUS_OK;
     *ret_buffer = NULL;
     mapping *mapped = spw__allocate(context, sizeof *mapped, _Alignof(mapping));
     if (mapped == NULL)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a mapping");
-    *mapped = (mapping){.context = context, .size = size};
-    if (spw_budget_charge(budget, SPW_CHARGE_HELD, size, NULL) != SPW_STATUS_OK)
-        goto not_charged;
+    *mapped = (mapping){.context = context};
+    if (spw_budget_charge(spw_context_budget(context), SPW_CHARGE_HELD, size, NULL) !=
+        SPW_STATUS_OK)
+        goto fail;
+    mapped->size = size;
     if (spw__shared_memory_map(receiver->memfd, size, &mapped->data) < 0)
-        goto not_mapped;
+        goto fail;
     status = spw_buffer_wrap(context, mapped->data, size, true, release_mapping, mapped,
                              ret_buffer, error);
     if (status == SPW_STATUS_OK)
         return SPW_STATUS_OK;
-    spw__shared_memory_unmap(mapped->data, size);
-not_mapped:
-    spw_budget_release(budget, SPW_CHARGE_HELD, size);
-not_charged:
-    spw__release(context, mapped, sizeof *mapped, _Alignof(mapping));
+fail:
+    release_mapping(mapped);
     return status;
 }
 

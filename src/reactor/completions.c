@@ -1,4 +1,5 @@
-/* Completions: tasks that are done, in that order, until their owner takes them. */
+/* The way home. Completions: tasks that are done, in that order, until their owner
+ * takes them. */
 #include "context/allocate.h"
 #include "context/error.h"
 #include "reactor/reactor_state.h"
@@ -51,6 +52,15 @@ void spw__completions_remove(spw__task *task)
     spw__task_list_remove(&completions->tasks, task);
     if (completions->tasks.first == NULL)
         spw__sign_clear(completions->sign);
+}
+
+void spw__task_finish(spw__task *task)
+{
+    task->state = SPW__TASK_DONE;
+    if (task->completions != NULL)
+        spw__completions_add(task);
+    else if (task->sign >= 0)
+        spw__sign_raise(task->sign);
 }
 
 spw__task *spw__completions_next(spw_completions *completions)

@@ -47,15 +47,26 @@ void spw__line_remove(spw_reactor *reactor, spw__task *task)
         task->state == SPW__TASK_PARKED ? &reactor->parked : &reactor->line, task);
 }
 
-int spw__line_take(spw_reactor *reactor, spw__task **ret_task)
+static void send_home(spw_reactor *reactor)
+{
+    spw__task *task;
+    while ((task = reactor->line.first) != NULL) {
+        spw__task_list_remove(&reactor->line, task);
+        spw__task_finish(task);
+    }
+}
+
+spw__task *spw__line_take(spw_reactor *reactor)
 {
     spw__task *task = reactor->line.first;
-    *ret_task = task;
     if (task == NULL)
-        return 0; /* it was recalled */
+        return NULL; /* it was recalled */
     spw__task_list_remove(&reactor->line, task);
+    task->state = SPW__TASK_RUNNING;
     /* Calls for several, before a thread came, are one event. */
-    return reactor->line.first != NULL ? call_thread(reactor) : 0;
+    if (reactor->line.first != NULL && call_thread(reactor) < 0)
+        send_home(reactor);
+    return task;
 }
 
 void spw__line_park(spw_reactor *reactor, spw__task *task, uint64_t unparks)

@@ -1,17 +1,13 @@
 /* The reactor's threads. All of them wait at one poller, which gives each event to one
  * of them: whichever is free takes what is ready, and what has had its turn goes to the
  * end of the line. */
-#include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "context/log.h"
 #include "platform/process.h"
 #include "reactor/reactor_state.h"
 
-static const uint32_t NO_SLOT = UINT32_MAX;
 static const uint64_t STOP_TAG = UINT64_MAX;
 /* A step needs a few KiB, and what it calls in the C library not much more. */
 static const size_t STACK_BYTES = 256 * 1024;
@@ -60,7 +56,7 @@ spw_status spw_reactor_create(spw_context *context, unsigned threads,
                              .poller = -1,
                              .stop_sign = -1,
                              .line_sign = -1,
-                             .free_slot = NO_SLOT};
+                             .free_slot = SPW__NO_SLOT};
     (void)pthread_mutex_init(&reactor->lock, NULL); /* these need no memory on Linux */
     (void)pthread_cond_init(&reactor->step_ended, NULL);
     int answer = open_descriptors(reactor);
@@ -74,11 +70,6 @@ spw_status spw_reactor_create(spw_context *context, unsigned threads,
     return SPW_STATUS_OK;
 }
 
-static bool is_of_this_process(const spw_reactor *reactor)
-{
-    return reactor->fork_count == spw__process_fork_count();
-}
-
 void spw_reactor_free(spw_reactor *reactor)
 {
     if (reactor == NULL)
@@ -86,7 +77,7 @@ void spw_reactor_free(spw_reactor *reactor)
     spw_context *context = reactor->context;
     /* In a forked child there are no threads to wait for, and the lock may be held by
      * one that is not there. */
-    if (is_of_this_process(reactor)) {
+    if (spw__reactor_is_ours(reactor)) {
         spw__reactor_lock(reactor);
         reactor->is_stopping = true;
         spw__reactor_unlock(reactor);
@@ -109,85 +100,7 @@ void spw_reactor_free(spw_reactor *reactor)
     spw_context_unref(context);
 }
 
-/* Slots. With the lock held. */
-
-static uint64_t tag_of(const spw_reactor *reactor, uint32_t slot)
-{
-    return (uint64_t)reactor->slots[slot].generation << 32 | slot;
-}
-
-static spw__watch *watch_of(const spw_reactor *reactor, uint64_t tag)
-{
-    uint32_t slot = (uint32_t)tag;
-    if (slot >= reactor->slots_used || tag != tag_of(reactor, slot))
-        return NULL;
-    return reactor->slots[slot].watch;
-}
-
-static bool take_slot(spw_reactor *reactor, spw__watch *watch)
-{
-    uint32_t slot = reactor->free_slot;
-    if (slot != NO_SLOT) {
-        reactor->free_slot = reactor->slots[slot].next_free;
-    } else {
-        if (spw__grow(reactor->context, &reactor->slots, &reactor->slot_capacity,
-                      (size_t)reactor->slots_used + 1, sizeof(watch_slot),
-                      NULL) != SPW_STATUS_OK)
-            return false;
-        slot = reactor->slots_used++;
-        reactor->slots[slot].generation = 0;
-    }
-    reactor->slots[slot].watch = watch;
-    watch->slot = slot;
-    return true;
-}
-
-static void give_up_slot(spw_reactor *reactor, uint32_t slot)
-{
-    reactor->slots[slot].watch = NULL;
-    reactor->slots[slot].generation++;
-    reactor->slots[slot].next_free = reactor->free_slot;
-    reactor->free_slot = slot;
-}
-
-/* Tasks. With the lock held, but for the step. */
-
-static unsigned wanted(const spw__watch *watch)
-{
-    unsigned ready = 0;
-    if (watch->reading.state == SPW__TASK_ARMED)
-        ready |= watch->reading.wants;
-    if (watch->writing.state == SPW__TASK_ARMED)
-        ready |= watch->writing.wants;
-    return ready;
-}
-
-static int rearm(const spw_reactor *reactor, const spw__watch *watch)
-{
-    return spw__poller_rearm(reactor->poller, watch->descriptor, wanted(watch),
-                             tag_of(reactor, watch->slot));
-}
-
-void spw__task_finish(spw__task *task)
-{
-    task->state = SPW__TASK_DONE;
-    if (task->completions != NULL)
-        spw__completions_add(task);
-    else if (task->sign >= 0)
-        spw__sign_raise(task->sign);
-}
-
-/* Wait for what is wanted after an event, which has disarmed the descriptor. A task
- * that could not be waited for goes home, where its owner goes on without us. */
-static void wait_again(const spw_reactor *reactor, spw__watch *watch)
-{
-    if (wanted(watch) == 0 || rearm(reactor, watch) >= 0)
-        return;
-    if (watch->reading.state == SPW__TASK_ARMED)
-        spw__task_finish(&watch->reading);
-    if (watch->writing.state == SPW__TASK_ARMED)
-        spw__task_finish(&watch->writing);
-}
+/* What follows is called with the lock held, but for the step. */
 
 static bool is_due(const spw__task *task, unsigned ready)
 {
@@ -202,34 +115,19 @@ static spw__task *pick(spw__watch *watch, unsigned ready)
     return is_due(&watch->writing, ready) ? &watch->writing : NULL;
 }
 
-static void send_line_home(spw_reactor *reactor)
-{
-    while (reactor->line.first != NULL) {
-        spw__task *task = reactor->line.first;
-        spw__line_remove(reactor, task);
-        spw__task_finish(task);
-    }
-}
-
 /* What is to be run because of an event; the watch's other task can be run by another
  * thread meanwhile. Returns: a task, or NULL. */
 static spw__task *take(spw_reactor *reactor, const spw__poller_event *event)
 {
-    spw__task *task;
-    if (event->tag == SPW__LINE_TAG) {
-        if (spw__line_take(reactor, &task) < 0)
-            send_line_home(reactor);
-        if (task != NULL)
-            task->state = SPW__TASK_RUNNING;
-        return task;
-    }
-    spw__watch *watch = watch_of(reactor, event->tag);
+    if (event->tag == SPW__LINE_TAG)
+        return spw__line_take(reactor);
+    spw__watch *watch = spw__watch_of(reactor, event->tag);
     if (watch == NULL)
         return NULL;
-    task = pick(watch, event->ready);
+    spw__task *task = pick(watch, event->ready);
     if (task != NULL)
         task->state = SPW__TASK_RUNNING;
-    wait_again(reactor, watch);
+    spw__watch_wait_again(reactor, watch);
     return task;
 }
 
@@ -256,7 +154,7 @@ static void serve(spw_reactor *reactor, const spw__poller_event *event)
     } else {
         task->state = SPW__TASK_ARMED;
         task->wants = (unsigned)answer;
-        wait_again(reactor, task->watch);
+        spw__watch_wait_again(reactor, task->watch);
     }
     if (spw__task_is_recalled(task))
         (void)pthread_cond_broadcast(&reactor->step_ended);
@@ -303,9 +201,7 @@ static int start_thread(pthread_t *ret_thread, spw_reactor *reactor)
     return answer;
 }
 
-/* Start those that do not run yet. What cannot be started is not tried again.
- * Returns: 0, or a negative errno. */
-static int start_threads(spw_reactor *reactor)
+int spw__reactor_start_threads(spw_reactor *reactor)
 {
     while (reactor->thread_count < reactor->threads_wanted) {
         int answer = start_thread(&reactor->threads[reactor->thread_count], reactor);
@@ -316,141 +212,4 @@ static int start_threads(spw_reactor *reactor)
         reactor->thread_count++;
     }
     return 0;
-}
-
-/* Returns: 0, or a negative errno. */
-static int watch_for(spw_reactor *reactor, spw__watch *watch)
-{
-    if (watch->reactor != NULL)
-        return rearm(reactor, watch);
-    if (!take_slot(reactor, watch))
-        return -ENOMEM;
-    int answer = spw__poller_add(reactor->poller, watch->descriptor, wanted(watch),
-                                 tag_of(reactor, watch->slot));
-    if (answer < 0)
-        give_up_slot(reactor, watch->slot);
-    else
-        watch->reactor = reactor;
-    return answer;
-}
-
-/* Wait for a descriptor, for a task that is sent away by that (NULL: for nothing yet),
- * if there are threads. With the lock held. Returns: 0, also when there are none, or
- * the negative errno of what could not be had; and in ret_is_done whether it was. */
-static int send_away(spw_reactor *reactor, spw__watch *watch, spw__task *task,
-                     bool *ret_is_done)
-{
-    int answer = start_threads(reactor);
-    *ret_is_done = false;
-    if (reactor->thread_count == 0)
-        return answer;
-    bool is_now = task != NULL && task->wants == SPW__STEP_NOW;
-    if (task != NULL && !is_now)
-        task->state = SPW__TASK_ARMED;
-    int watched = is_now && watch->reactor != NULL ? 0 : watch_for(reactor, watch);
-    if (is_now && watched >= 0)
-        watched = spw__line_add(reactor, task);
-    *ret_is_done = watched >= 0;
-    if (task != NULL && watched < 0)
-        task->state = SPW__TASK_HOME;
-    return watched < 0 ? watched : answer;
-}
-
-/* Without the lock: the log hook is the user's. */
-static void complain(const spw_reactor *reactor, int answer)
-{
-    spw__log(
-        reactor->context, SPW_LOG_WARNING,
-        "large bodies are moved by fewer threads than wanted, or by the thread of "
-        "their loop, which does nothing else meanwhile: what it takes could not be "
-        "had (errno %d)",
-        -answer);
-}
-
-/* As arm; task NULL: prepare for it. Where the task comes back is written into it
- * already. */
-static bool arm(spw_reactor *reactor, spw__watch *watch, int descriptor,
-                spw__task *task, unsigned wants)
-{
-    if (!is_of_this_process(reactor))
-        return false;
-    spw__reactor_lock(reactor);
-    watch->descriptor = descriptor;
-    if (task != NULL) {
-        task->watch = watch;
-        task->wants = wants;
-    }
-    bool is_done;
-    int answer = send_away(reactor, watch, task, &is_done);
-    bool is_news = answer < 0 && !reactor->has_complained;
-    if (is_news)
-        reactor->has_complained = true; /* once, for it would be so for every body */
-    spw__reactor_unlock(reactor);
-    if (is_news)
-        complain(reactor, answer);
-    return is_done;
-}
-
-bool spw__task_arm(spw_completions *completions, spw__watch *watch, int descriptor,
-                   spw__task *task, unsigned wants)
-{
-    task->completions = completions;
-    return arm(completions->reactor, watch, descriptor, task, wants);
-}
-
-bool spw__task_arm_apart(spw_completions *completions, spw__watch *watch,
-                         int descriptor, spw__task *task, unsigned wants, int sign)
-{
-    task->completions = NULL;
-    task->sign = sign;
-    return arm(completions->reactor, watch, descriptor, task, wants);
-}
-
-bool spw__watch_prepare(spw_completions *completions, spw__watch *watch, int descriptor)
-{
-    return arm(completions->reactor, watch, descriptor, NULL, 0);
-}
-
-bool spw__task_recall(spw__watch *watch, spw__task *task)
-{
-    spw_reactor *reactor = watch->reactor;
-    if (!is_of_this_process(reactor))
-        return false;
-    spw__reactor_lock(reactor);
-    atomic_store_explicit(&task->is_recalled, true, memory_order_relaxed);
-    while (task->state == SPW__TASK_RUNNING)
-        (void)pthread_cond_wait(&reactor->step_ended, &reactor->lock);
-    atomic_store_explicit(&task->is_recalled, false, memory_order_relaxed);
-    if (task->state == SPW__TASK_DONE && task->completions != NULL)
-        spw__completions_remove(task);
-    if (task->state == SPW__TASK_IN_LINE || task->state == SPW__TASK_PARKED)
-        spw__line_remove(reactor, task);
-    task->state = SPW__TASK_HOME;
-    spw__reactor_unlock(reactor);
-    return true;
-}
-
-void spw__reactor_unpark(spw_completions *completions)
-{
-    spw_reactor *reactor = completions->reactor;
-    if (!is_of_this_process(reactor))
-        return;
-    spw__reactor_lock(reactor);
-    reactor->unparks++;
-    spw__line_unpark(reactor);
-    spw__reactor_unlock(reactor);
-}
-
-void spw__watch_forget(spw__watch *watch)
-{
-    spw_reactor *reactor = watch->reactor;
-    if (reactor == NULL)
-        return;
-    watch->reactor = NULL;
-    if (!is_of_this_process(reactor))
-        return;
-    spw__reactor_lock(reactor);
-    spw__poller_remove(reactor->poller, watch->descriptor);
-    give_up_slot(reactor, watch->slot);
-    spw__reactor_unlock(reactor);
 }

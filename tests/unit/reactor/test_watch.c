@@ -5,7 +5,38 @@
 #include "reactor/reactor_state.h"
 #include "step_tasks.h"
 
-/* ---- what the poller cannot do ---- */
+static void a_prepared_watch_needs_nothing_more(void **state)
+{
+    torture *t = *state;
+    two_tasks f;
+    two_tasks_open(t, 2, &f);
+    assert_true(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
+    assert_int_equal(f.one.watch.reading.state, SPW__TASK_HOME);
+    /* An event of it is for nobody yet, and comes again when it is armed. */
+    step_task_wake(&f.one);
+    t->allocator.fail_at = t->allocator.calls + 1;
+    io_fault_arm_call("poller_add", 1, 0);
+    assert_true(step_task_arm(&f.one, f.completions));
+    assert_ptr_equal(completions_wait(f.completions), &f.one.watch.reading);
+    assert_int_equal(io_fault_calls_of("start_thread"), 0);
+    t->allocator.fail_at = 0;
+    two_tasks_close(&f);
+}
+
+static void what_cannot_be_prepared(void **state)
+{
+    static const char *const CALLS[] = {"start_thread", "poller_add"};
+    torture *t = *state;
+    for (size_t i = 0; i < COUNT_OF(CALLS); i++) {
+        two_tasks f;
+        two_tasks_open(t, 1, &f);
+        io_fault_arm_call(CALLS[i], 1, 0);
+        assert_false(spw__watch_prepare(f.completions, &f.one.watch, f.one.near));
+        assert_null(f.one.watch.reactor);
+        spw__watch_forget(&f.one.watch); /* nothing */
+        two_tasks_close(&f);
+    }
+}
 
 static void what_cannot_be_watched_stays_home(void **state)
 {
@@ -70,8 +101,6 @@ static void the_other_task_comes_home_too(void **state)
     assert_true(is_back[0] && is_back[1]);
     two_tasks_close(&f);
 }
-
-/* ---- events that come too late ---- */
 
 typedef struct gate {
     sem_t fetched, go;
@@ -160,6 +189,8 @@ static void slots_are_used_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SCENARIO(a_prepared_watch_needs_nothing_more),
+        SCENARIO(what_cannot_be_prepared),
         SCENARIO(what_cannot_be_watched_stays_home),
         SCENARIO(no_memory_for_a_watch),
         SCENARIO(who_cannot_be_waited_for_again_comes_home),

@@ -9,6 +9,8 @@
 #include "transport/host_receiver.h"
 #include "transport/host_sender.h"
 
+typedef struct spw__connection_host spw__connection_host;
+
 /* A connection that expects its peer at some meetings, on their list. */
 typedef struct spw__expected {
     spw_meetings *meetings; /* NULL: not on the list */
@@ -32,6 +34,8 @@ void spw__meetings_remove(spw_connection *connection);
  * counted, logged, and told to whoever calls on_readable. Thread: any. */
 void spw__meetings_tell(spw_meetings *meetings, const spw_error *why);
 
+/* Bodies that the peer is to take, connection_announce.c. */
+
 /* Lay out a message, by reference if the peer is there for that; else, if it has
  * something large, go and meet the peer. Only while sending is home.
  * Takes: payload, on success only. Returns: a writer, and an announcement (NULL:
@@ -47,6 +51,8 @@ void spw__connection_announced(spw_connection *connection,
 /* A message was not sent after all; what was announced before is still to be heard of.
  */
 void spw__connection_keep_announcing(spw_connection *connection);
+
+/* Bodies that the peer has, connection_fetch.c. */
 
 /* What is next of a message does not come in the stream: send receiving away to bring
  * it. Errors: PROTOCOL, IO (there is no thread). */

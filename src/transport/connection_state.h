@@ -1,7 +1,8 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
  * be asked), connection_send.c, connection_receive.c, connection_away.c (how each
- * direction goes to a thread and comes home) and connection_host.c (bodies that do not
- * go by the stream). */
+ * direction goes to a thread and comes home), connection_offload.c (a setting) and, for
+ * bodies that do not go by the stream, connection_host.c, which has an inside of its
+ * own. */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
@@ -36,8 +37,8 @@ typedef struct direction {
     spw__watch *watch; /* by which it is away, or was last, */
     spw__task *task;   /* as this one of its tasks */
     bool is_away;
-    spw_error
-        fault; /* what ended it on the thread; status OK: nothing. Of the thread. */
+    /* What ended it on the thread; status OK: nothing. Of the thread. */
+    spw_error fault;
 } direction;
 
 /* Invariants: the stream is open unless the phase is ENDED, and only then end says why.
@@ -62,8 +63,8 @@ struct spw_connection {
     bool is_wanted;  /* receive answered AGAIN and nothing has come of it yet */
     bool is_drained; /* the last read left nothing in the socket, as far as it showed */
     spw__message_reader *reader;
-    spw__admission
-        admission;          /* of the message under way, if it was held; bytes 0: no */
+    /* Of the message under way, if it was held; bytes 0: no. */
+    spw__admission admission;
     uint64_t held_since_ms; /* by the clock, of one that is held; 0: not asked yet */
     spw__ready_queue ready;
     read_ahead ahead;
@@ -72,7 +73,7 @@ struct spw_connection {
     spw__send_queue queue;
     /* For a peer of the same host; see connection_host.c. */
     direction announcing;
-    _Atomic(struct spw__connection_host *) host; /* NULL: there is none */
+    _Atomic(spw__connection_host *) host; /* NULL: there is none */
     /* Accepted on a thread, and not taken by its owner yet: whatever goes away comes
      * back only by being called home. */
     bool is_untaken;

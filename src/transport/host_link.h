@@ -11,9 +11,9 @@
  * nothing that was announced under an older way is lost: it comes again by the new one.
  *  1. By address: the receiver reads the sender's memory. A body counts only if the
  *     secret that the sender showed it is there after the bytes, in the same memory,
- * and after that the process still runs and the socket has not hung up.
+ *     and after that the process still runs and the socket has not hung up.
  *  2. By descriptor: the sender fills a memfd for each body, seals it and passes it;
- * the receiver maps it, or, where the frame has to lie beside others, reads it.
+ *     the receiver maps it, or, where the frame has to lie beside others, reads it.
  *  3. By stream: new messages have all bodies in the stream, and what was announced
  *     before that comes as bytes over the side channel.
  * A sender that cannot fill a descriptor sends bytes as well; the receiver takes
@@ -27,19 +27,19 @@
  * what has been sent is in the kernel's hands, what was announced is not.
  *
  * How a connection uses it, one thread at a time for each end:
- *  - Send. Once there is a first large message: spw__host_sender_create, and drive it
- * by the readiness of its descriptor. A message for which spw__host_sender_wants says
- * so is made by spw__host_sender_write instead of spw__message_writer_create; once its
- *    writer is in the send queue, spw__host_sender_announce. The buffers stay pinned
- *    until drive has heard that they were taken: take_done then hands them out, to be
- *    let go of where release callbacks may run. drive says when the connection is to
- *    end: something was announced and can never be had.
+ *  - Send. Once there is a first large message: spw__host_sender_create, and drive
+ *    it by the readiness of its descriptor. A message for which spw__host_sender_wants
+ *    says so is made by spw__host_sender_write, not by spw__message_writer_create;
+ *    once its writer is in the send queue, spw__host_sender_announce. The buffers stay
+ *    pinned until drive has heard that they were taken: take_done then hands them out,
+ *    to be let go of where release callbacks may run. drive says when the connection
+ *    is to end: something was announced and can never be had.
  *  - Receive. The listener gives each connection that it accepts on its door to
  *    spw__host_receiver_create and drives it until there is a nonce, by which it finds
  *    the connection that it told that nonce, and hands it over; then _admit. Whenever
  *    the connection's reader is_remote, spw__host_receiver_fetch instead of reading
- * from the stream: OK, go on; AGAIN, wait until the side channel is readable. Nothing
- * of the stream is needed meanwhile, so it must not be armed for that.
+ *    from the stream: OK, go on; AGAIN, wait until the side channel is readable.
+ *    Nothing of the stream is needed meanwhile, so it must not be armed for that.
  */
 #ifndef SPW_TRANSPORT_HOST_LINK_H
 #define SPW_TRANSPORT_HOST_LINK_H

@@ -1,5 +1,5 @@
-/* Ends of connections with bodies announced: nothing announced is let go of too early
- * or kept too long, and nothing is believed that was read too late. */
+/* Bodies that were announced by the peer: which threads bring them, and that nothing is
+ * believed that was read too late, or of a peer that has not met us. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,84 +7,87 @@
 #include "host_sizes.h"
 #include "io_fault.h"
 #include "loopback.h"
-#include "payloads.h"
 #include "transport/connection_state.h"
 #include "wire_bytes.h"
 
-static void who_cannot_hear_what_is_taken_ends(void **state)
+static void a_large_piece_is_read_by_two_threads(void **state)
+{
+    for (unsigned threads = 1; threads <= 3; threads++) {
+        void *inner;
+        (void)state;
+        torture_setup(&inner);
+        torture *t = inner;
+        loopback pair;
+        TRY(loopback_open_host(t->context, threads, NULL, &pair, &t->error));
+        TRY(loopback_meet(t, pair.client, pair.server));
+        for (unsigned i = 0; i < 4; i++) {
+            uint64_t before = io_fault_calls_of("peer_read");
+            SEND(pair.client, TWO_HALVES, i);
+            RECEIVE(pair.server, pair.client, TWO_HALVES, i);
+            /* In halves whoever reads the second: with one thread it does both. */
+            assert_int_equal(io_fault_calls_of("peer_read") - before, 2);
+        }
+    end:
+        loopback_close(&pair);
+        assert_int_equal(torture_teardown(&inner), 0);
+    }
+}
+
+static void two_readers_find_all_threads_busy(void **state)
+{
+    enum { PAIRS = 4 };
+    torture *t = *state;
+    loopback pairs[PAIRS];
+    memset(pairs, 0, sizeof pairs);
+    /* Each pair has two threads, which have several bodies to read and one to send. */
+    for (int i = 0; i < PAIRS; i++) {
+        TRY(loopback_open_host(t->context, 2, NULL, &pairs[i], &t->error));
+        TRY(loopback_meet(t, pairs[i].client, pairs[i].server));
+        TRY(loopback_meet(t, pairs[i].server, pairs[i].client));
+    }
+    for (unsigned i = 0; i < PAIRS; i++)
+        for (unsigned seed = 0; seed < 2; seed++) {
+            SEND(pairs[i].client, TWO_HALVES, seed);
+            SEND(pairs[i].server, TWO_HALVES, seed + 5);
+        }
+    spw_payload *none;
+    for (int i = 0; i < PAIRS; i++)
+        TRY_STATUS(spw_connection_receive(pairs[i].server, &none, &t->error), AGAIN);
+    for (unsigned seed = 0; seed < 2; seed++)
+        for (int i = 0; i < PAIRS; i++) {
+            RECEIVE(pairs[i].client, pairs[i].server, TWO_HALVES, seed + 5);
+            RECEIVE(pairs[i].server, pairs[i].client, TWO_HALVES, seed);
+        }
+end:
+    for (int i = 0; i < PAIRS; i++)
+        loopback_close(&pairs[i]);
+}
+
+static void a_receipt_that_found_no_room_is_said_later(void **state)
 {
     torture *t = *state;
     loopback pair;
-    TRY(loopback_open_host(t->context, 2, NULL, &pair, &t->error));
-    TRY(loopback_meet(t, pair.client, pair.server));
-    io_fault_arm_call("poller_rearm", 1, ENOMEM);
-    SEND(pair.client, LARGE, 1);
-    assert_ended(pair.client, IO);
-    spw_connection_reap(pair.client);
-    assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), 0);
-    spw_payload *none;
-    TRY_STATUS(loopback_receive(pair.server, NULL, &none, &t->error), TRUNCATED);
-end:
-    loopback_close(&pair);
-}
-
-static void announced_bodies_are_released_once(void **state)
-{
-    enum { MESSAGES = 3, ENDS = 5 };
-    torture *t = *state;
-    static char data[300000];
-    for (int end = 0; end < ENDS; end++) {
-        unsigned released = 0;
-        uint64_t bytes;
-        loopback pair;
-        assert_ok(loopback_open_host(t->context, 2, NULL, &pair, NULL));
-        int before = private_place_descriptors();
-        assert_ok(loopback_meet(t, pair.client, pair.server));
-        for (int i = 0; i < MESSAGES; i++) {
-            spw_payload *payload;
-            assert_ok(
-                payload_wrap(t->context, data, sizeof data, &released, &payload, NULL));
-            assert_ok(spw_connection_send(pair.client, payload, &bytes, NULL));
-            assert_true(bytes > sizeof data);
+    for (int is_large = 0; is_large < 2; is_large++) {
+        TRY(loopback_open_host(t->context, 2, NULL, &pair, &t->error));
+        TRY(loopback_meet(t, pair.client, pair.server));
+        io_fault_arm_call("unix_send", 1, EAGAIN);
+        if (is_large) {
+            SEND(pair.client, TWO_HALVES, 1);
+            RECEIVE(pair.server, pair.client, TWO_HALVES, 1);
+        } else {
+            SEND(pair.client, LARGE, 1);
+            RECEIVE(pair.server, pair.client, LARGE, 1);
         }
-        spw_connection_reap(pair.client);
-        assert_int_equal(released, 0);
-        assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), MESSAGES * sizeof data);
-        if (end == 0)
-            spw_connection_close(pair.client);
-        if (end == 1) {
-            spw_connection_free(pair.client);
-            pair.client = NULL;
-        }
-        if (end == 2 || end == 3) { /* the receiver goes, having read nothing */
-            spw_connection_close(pair.server);
-            while (spw_connection_is_open(pair.client))
-                assert_ok(loopback_step(pair.client, NULL, NULL));
-        }
-        if (end == 3) {
-            spw_connection_reap(pair.client);
-            assert_int_equal(released, MESSAGES);
-        }
-        if (end == 4) { /* in the middle */
-            spw_payload *message;
-            assert_ok(loopback_receive(pair.server, NULL, &message, NULL));
-            spw_payload_free(message);
-            spw_connection_close(pair.server);
-            spw_connection_close(pair.client);
-        }
-        if (end != 2) {
-            assert_int_equal(released, MESSAGES);
-            torture_assert_nothing_charged(t);
-        }
-        if (pair.client != NULL)
-            spw_connection_close(pair.client);
-        spw_connection_close(pair.server);
-        assert_int_equal(released, MESSAGES);
-        torture_assert_nothing_charged(t);
-        /* Both streams and both ends of the side channel are gone. */
-        assert_int_equal(private_place_descriptors(), before - 2);
+        TRY(loopback_settle(pair.client, pair.server, &t->error));
+        assert_int_equal(spw_connection_queued_bytes(pair.client), 0);
+        assert_true(io_fault_calls_of("unix_send") >= 2);
+        SEND(pair.client, TWO_HALVES, 2);
+        RECEIVE(pair.server, pair.client, TWO_HALVES, 2);
         loopback_close(&pair);
     }
+    return;
+end:
+    loopback_close(&pair);
 }
 
 static void a_closed_receiver_leaves_a_body_half_read(void **state)
@@ -173,8 +176,9 @@ static void references_of_a_peer_that_has_not_met_us(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCENARIO(who_cannot_hear_what_is_taken_ends),
-        SCENARIO(announced_bodies_are_released_once),
+        SCENARIO(a_large_piece_is_read_by_two_threads),
+        SCENARIO(two_readers_find_all_threads_busy),
+        SCENARIO(a_receipt_that_found_no_room_is_said_later),
         SCENARIO(a_closed_receiver_leaves_a_body_half_read),
         SCENARIO(a_sender_that_lets_go_is_not_believed),
         SCENARIO(references_of_a_peer_that_has_not_met_us),

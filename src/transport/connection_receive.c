@@ -6,7 +6,6 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
-#include "platform/clock.h"
 #include "transport/connection_state.h"
 
 /* A body's rest below this is cheaper copied than named in a vectored read. */
@@ -66,16 +65,6 @@ static void give_back_ahead(spw_connection *connection)
         spw__connection_drop_ahead(connection);
 }
 
-void spw__connection_leave(spw_connection *connection)
-{
-    connection->held_since_ms = 0;
-    if (connection->admission.bytes == 0)
-        return;
-    spw__budget_leave(spw_context_budget(connection->context), &connection->admission);
-    connection->admission.bytes = 0;
-    spw__reactor_unpark(connection->completions);
-}
-
 static void take_whole(spw_connection *connection)
 {
     if (!spw__message_reader_is_whole(connection->reader))
@@ -101,12 +90,6 @@ static spw_status parse(spw_connection *connection, spw_error *error)
     spw_context_count_copy(connection->context, SPW_COPY_READ_AHEAD, consumed);
     take_whole(connection);
     return SPW_STATUS_OK;
-}
-
-static void tell_moved(const spw_connection *connection)
-{
-    if (connection->admission.bytes > 0)
-        spw__budget_moved(spw_context_budget(connection->context), spw__clock_ms());
 }
 
 static spw_status tell_peer_closed(const spw_connection *connection, spw_error *error)
@@ -171,7 +154,7 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
-    tell_moved(connection);
+    spw__connection_tell_moved(connection);
     size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
@@ -195,12 +178,6 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
     spw__connection_stop_reading(connection);
 }
 
-bool spw__connection_is_held(const spw_connection *connection)
-{
-    return connection->reader != NULL &&
-           spw__message_reader_is_held(connection->reader);
-}
-
 /* What comes after a body that does not come in the stream has to wait for that, and
  * what comes after the head of a message that is held, for that. */
 static bool has_to_parse(const spw_connection *connection)
@@ -209,21 +186,11 @@ static bool has_to_parse(const spw_connection *connection)
            !spw__connection_is_held(connection);
 }
 
-/* Let the message in that is held, if there is room for it or it can_wait no longer.
- * Returns: AGAIN when it has to wait. Errors: as parse. */
+/* Let the message in that is held, and parse what has come of it. Errors: as parse, and
+ * AGAIN when it has to wait. */
 static spw_status let_in(spw_connection *connection, bool can_wait, spw_error *error)
 {
-    uint64_t bytes = spw__message_reader_missing(connection->reader);
-    uint64_t now = spw__clock_ms(), waited = 0;
-    if (connection->held_since_ms != 0) /* the clock may stand for a few milliseconds */
-        waited = now > connection->held_since_ms ? now - connection->held_since_ms : 1;
-    if (!spw__budget_admit(spw_context_budget(connection->context), bytes, now,
-                           can_wait ? waited : UINT64_MAX, &connection->admission)) {
-        if (connection->held_since_ms == 0)
-            connection->held_since_ms = now;
-        return SPW_STATUS_AGAIN;
-    }
-    spw_status status = spw__message_reader_go_on(connection->reader, error);
+    spw_status status = spw__connection_let_in(connection, can_wait, error);
     if (status == SPW_STATUS_OK && has_to_parse(connection))
         status = parse(connection, error);
     return status;
@@ -241,7 +208,7 @@ static spw_status fetch_once(spw_connection *connection, spw_error *error)
     spw_status status = spw__connection_fetch(connection, error);
     if (status != SPW_STATUS_OK)
         return status;
-    tell_moved(connection);
+    spw__connection_tell_moved(connection);
     take_whole(connection);
     if (spw__ready_queue_is_empty(&connection->ready) && has_to_parse(connection))
         status = parse(connection, error);

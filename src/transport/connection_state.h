@@ -1,8 +1,8 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
- * be asked), connection_send.c, connection_receive.c, connection_away.c (how each
- * direction goes to a thread and comes home), connection_offload.c (a setting) and, for
- * bodies that do not go by the stream, connection_host.c, which has an inside of its
- * own. */
+ * be asked), connection_send.c, connection_receive.c, connection_held.c (messages that
+ * wait to be let in), connection_away.c (how each direction goes to a thread and comes
+ * home), connection_offload.c (a setting) and, for bodies that do not go by the stream,
+ * connection_host.c, which has an inside of its own. */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
@@ -115,12 +115,21 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
 void spw__connection_receiving_arrived(spw_connection *connection);
 /* Drop what was read ahead and the reader, whose message under way is aborted. */
 void spw__connection_stop_reading(spw_connection *connection);
-/* Whether the message under way waits to be let in. Of receiving. */
-bool spw__connection_is_held(const spw_connection *connection);
-/* The message under way, if one was let in, is whole or given up. */
-void spw__connection_leave(spw_connection *connection);
 /* Drop what was read ahead, and its memory. */
 void spw__connection_drop_ahead(spw_connection *connection);
+
+/* Being let in, connection_held.c. Of receiving. */
+
+/* Whether the message under way waits to be let in. */
+bool spw__connection_is_held(const spw_connection *connection);
+/* Let it in, if there is room for it or it can_wait no longer. Errors: AGAIN when it
+ * has to wait; those of spw__message_reader_go_on. */
+spw_status spw__connection_let_in(spw_connection *connection, bool can_wait,
+                                  spw_error *error);
+/* Some of it has come. */
+void spw__connection_tell_moved(const spw_connection *connection);
+/* If it was let in, it is whole or given up. */
+void spw__connection_leave(spw_connection *connection);
 
 /* Going away, connection_away.c. */
 

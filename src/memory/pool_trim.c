@@ -74,19 +74,19 @@ static bool trim_run(spw__region_pool *pool, spw__slab *slab, const spw__slab_ru
     pool->warm_bytes -= bytes;
     pool->held_bytes -= bytes;
     if (run->end - run->first == slab->count) {
-        spw__pool_remove_slab(pool, slab);
+        spw__slab_lists_remove(&pool->slabs, slab);
         slab->next = pass->gone;
         pass->gone = slab;
         return false;
     }
     spw__slab_take_run(slab, run);
-    spw__pool_list_slab(pool, slab);
+    spw__slab_lists_sort(&pool->slabs, slab);
     spw__pool_unlock(pool);
     spw__slab_discard_run(slab, run);
     uncharge(pool, bytes);
     spw__pool_lock(pool);
     spw__slab_put_run(slab, run);
-    spw__pool_list_slab(pool, slab);
+    spw__slab_lists_sort(&pool->slabs, slab);
     return true;
 }
 
@@ -97,7 +97,7 @@ static void trim_slabs(spw__region_pool *pool, trim_pass *pass)
     uint32_t older_than_ms =
         pass->older_than_ms < UINT32_MAX ? (uint32_t)pass->older_than_ms : UINT32_MAX;
     spw__slab *next;
-    for (spw__slab *slab = pool->slabs; slab != NULL; slab = next) {
+    for (spw__slab *slab = pool->slabs.all; slab != NULL; slab = next) {
         spw__slab_run run = {0, 0, 0};
         uint32_t oldest_ms = 0;
         bool is_there = true;

@@ -17,59 +17,6 @@
 #include "platform/process.h"
 #include "spillway/buffer.h"
 
-/* Lists of slabs ------------------------------------------------------------------- */
-
-static void unlist(spw__region_pool *pool, spw__slab *slab)
-{
-    if (!slab->is_listed)
-        return;
-    spw__slab_class *class = &pool->classes[slab->size_class];
-    if (slab->previous != NULL)
-        slab->previous->next = slab->next;
-    else if (class->warm == slab)
-        class->warm = slab->next;
-    else
-        class->cold = slab->next;
-    if (slab->next != NULL)
-        slab->next->previous = slab->previous;
-    slab->is_listed = false;
-}
-
-void spw__pool_list_slab(spw__region_pool *pool, spw__slab *slab)
-{
-    unlist(pool, slab);
-    if (spw__slab_is_full(slab))
-        return;
-    spw__slab_class *class = &pool->classes[slab->size_class];
-    spw__slab **head = slab->warm > 0 ? &class->warm : &class->cold;
-    slab->previous = NULL;
-    slab->next = *head;
-    if (*head != NULL)
-        (*head)->previous = slab;
-    *head = slab;
-    slab->is_listed = true;
-}
-
-static void add_slab(spw__region_pool *pool, spw__slab *slab)
-{
-    slab->all_previous = NULL;
-    slab->all_next = pool->slabs;
-    if (pool->slabs != NULL)
-        pool->slabs->all_previous = slab;
-    pool->slabs = slab;
-}
-
-void spw__pool_remove_slab(spw__region_pool *pool, spw__slab *slab)
-{
-    unlist(pool, slab);
-    if (slab->all_previous != NULL)
-        slab->all_previous->all_next = slab->all_next;
-    else
-        pool->slabs = slab->all_next;
-    if (slab->all_next != NULL)
-        slab->all_next->all_previous = slab->all_previous;
-}
-
 /* Lifecycle ------------------------------------------------------------------------ */
 
 static bool is_inherited(const spw__region_pool *pool)
@@ -209,7 +156,7 @@ static void take_item(spw__region_pool *pool, spw__slab *slab, spw__region *regi
         pool->held_bytes += region->capacity;
     /* Only now and then does a slab change lists: when an item was its last. */
     if (slab->warm == 0)
-        spw__pool_list_slab(pool, slab);
+        spw__slab_lists_sort(&pool->slabs, slab);
 }
 
 /* Find a region among what is cached. */
@@ -217,7 +164,7 @@ static bool recycle(spw__region_pool *pool, spw__region *region)
 {
     spw__pool_lock(pool);
     if (region->source == SPW__REGION_SLAB) {
-        spw__slab *slab = pool->classes[spw__slab_class_of(region->size)].warm;
+        spw__slab *slab = pool->slabs.classes[spw__slab_class_of(region->size)].warm;
         if (slab != NULL)
             take_item(pool, slab, region);
     } else {
@@ -274,7 +221,7 @@ static int take_cold(spw__region_pool *pool, spw__region *region)
 {
     unsigned size_class = spw__slab_class_of(region->size);
     spw__pool_lock(pool);
-    spw__slab *slab = pool->classes[size_class].cold;
+    spw__slab *slab = pool->slabs.classes[size_class].cold;
     if (slab != NULL)
         take_item(pool, slab, region);
     spw__pool_unlock(pool);
@@ -284,7 +231,7 @@ static int take_cold(spw__region_pool *pool, spw__region *region)
     if (answer != 0)
         return answer;
     spw__pool_lock(pool);
-    add_slab(pool, slab);
+    spw__slab_lists_add(&pool->slabs, slab);
     take_item(pool, slab, region);
     spw__pool_unlock(pool);
     return 0;
@@ -361,7 +308,7 @@ static bool keep(spw__region_pool *pool, const spw__region *region)
         spw__slab_put(region->slab, region->data, (uint32_t)now_ms);
         pool->warm_bytes += region->capacity;
         if (region->slab->warm == 1)
-            spw__pool_list_slab(pool, region->slab);
+            spw__slab_lists_sort(&pool->slabs, region->slab);
     } else {
         const spw__range range = {region->data, region->capacity, now_ms};
         is_kept = spw__range_cache_put(&pool->large, &range);

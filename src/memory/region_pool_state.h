@@ -7,13 +7,7 @@
 #include "context/figures.h"
 #include "context/reclaim.h"
 #include "memory/range_cache.h"
-#include "memory/slab.h"
-
-/* The slabs of one size that have free items. */
-typedef struct spw__slab_class {
-    spw__slab *warm; /* with warm ones */
-    spw__slab *cold; /* with cold ones only */
-} spw__slab_class;
+#include "memory/slab_lists.h"
 
 /* Invariants: cached = large.bytes + warm_bytes <= held; SPW_CHARGE_POOLED is cached
  * and what the live regions round up to. No system call is made with the lock held. */
@@ -26,8 +20,7 @@ typedef struct spw__region_pool {
     pthread_mutex_t lock;
     /* All below: guarded by lock. */
     spw__range_cache large;
-    spw__slab_class classes[SPW__SLAB_CLASS_COUNT];
-    spw__slab *slabs;    /* all of them */
+    spw__slab_lists slabs;
     uint64_t warm_bytes; /* free items of slabs that have memory */
     uint64_t held_bytes; /* cached, and the capacity of live regions */
 } spw__region_pool;
@@ -50,12 +43,6 @@ static inline uint64_t spw__pool_cached(const spw__region_pool *pool)
 
 /* The context's pool; NULL when there is none yet, or it belongs to a parent. */
 spw__region_pool *spw__pool_of(const spw_context *context);
-
-/* Put a slab into the list it belongs to after its items have changed, or into none
- * when it is full. With the lock held. */
-void spw__pool_list_slab(spw__region_pool *pool, spw__slab *slab);
-/* Take a slab out of all lists. With the lock held. */
-void spw__pool_remove_slab(spw__region_pool *pool, spw__slab *slab);
 
 /* Give back all that is cached, without the lock held. */
 void spw__pool_give_back(spw__region_pool *pool);

@@ -39,9 +39,10 @@ typedef struct spw__slab {
     uint32_t count;      /* items */
     uint32_t live, warm; /* items that are taken; free, and have memory */
     uint16_t warm_head, cold_head;
-    struct spw__slab *previous, *next;         /* the pool's: those with free items */
-    struct spw__slab *all_previous, *all_next; /* the pool's: all of them */
-    bool is_listed;                            /* the pool's */
+    /* Of slab_lists.h. */
+    struct spw__slab *previous, *next; /* with free items */
+    struct spw__slab *all_previous, *all_next;
+    bool is_listed; /* among those with free items */
     spw__slab_item items[];
 } spw__slab;
 

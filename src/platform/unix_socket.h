@@ -29,7 +29,8 @@ int spw__unix_socket_accept(int descriptor);
  * gone answers -EPIPE and raises no signal. Returns: the bytes, which are all. */
 ssize_t spw__unix_socket_send(int descriptor, const struct iovec *pieces, size_t count,
                               int passed);
-/* Receive a packet. Returns: its bytes, 0 at the end; the descriptor that came with it,
+/* Receive a packet. Returns: its bytes, 0 at the end and for an empty packet, whose
+ * descriptor is dropped; the descriptor that came with it,
  * -1 if none, which child processes do not inherit; and whether one was lost, because
  * the process may have no more. Errors: EMSGSIZE (the packet is larger than the pieces,
  * or has more than one descriptor: the pieces have its beginning, and the rest and all

@@ -163,6 +163,11 @@ ssize_t spw__unix_socket_receive(int descriptor, const struct iovec *pieces,
     if (received < 0)
         return -errno;
     size_t came = take_descriptors(&message, &passed);
+    if (received == 0 && passed >= 0) {
+        /* An empty packet, which nobody of ours sends, is taken for the end. */
+        (void)close(passed);
+        passed = -1;
+    }
     if (came > 1 || message.msg_flags & MSG_TRUNC) {
         if (passed >= 0)
             (void)close(passed);

@@ -127,6 +127,21 @@ static void a_descriptor_comes_with_its_packet(void **state)
     close(ends[0]);
 }
 
+/* Found by the fuzzer of side channels: it stayed open. */
+static void the_descriptor_of_an_empty_packet_is_dropped(void **state)
+{
+    fixture *at = *state;
+    char text[8];
+    int passed = -2;
+    bool is_lost;
+    int before = private_place_descriptors();
+    struct iovec nothing = {text, 0};
+    assert_int_equal(spw__unix_socket_send(at->client, &nothing, 1, at->listening), 0);
+    assert_int_equal(receive(at->server, text, sizeof text, &passed, &is_lost), 0);
+    assert_int_equal(passed, -1);
+    assert_int_equal(private_place_descriptors(), before);
+}
+
 static void more_than_one_descriptor_is_refused(void **state)
 {
     fixture *at = *state;
@@ -292,6 +307,7 @@ int main(void)
         TEST_AT(packets_stay_apart),
         TEST_AT(a_packet_that_is_too_large_is_told),
         TEST_AT(a_descriptor_comes_with_its_packet),
+        TEST_AT(the_descriptor_of_an_empty_packet_is_dropped),
         TEST_AT(more_than_one_descriptor_is_refused),
         TEST_AT(a_lost_descriptor_is_told),
         TEST_AT(a_shutdown_is_seen_whoever_has_a_copy),

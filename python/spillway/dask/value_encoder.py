@@ -57,8 +57,13 @@ _PROTOCOL_SINCE = (3, 8)
 
 _IN_MEMORY = frozenset({bytes, bytearray})
 
-_PICKLE_WELL = ("distributed.protocol.numpy", "distributed.protocol.arrow")
-"""Where Dask has its own serialisers for what is better pickled."""
+_PICKLE_WELL = (
+    "distributed.protocol.numpy",
+    "distributed.protocol.arrow",
+    "distributed.protocol.sparse",
+)
+"""Where Dask has its own serialisers for what is better pickled: that of sparse arrays
+leaves out what their items are that are not stored, so that these become zeros."""
 
 
 class _TakenApart(Exception):

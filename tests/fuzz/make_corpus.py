@@ -9,17 +9,22 @@ python-snappy, and commit what changes. It writes
                                      reference, by address and by descriptor in turn
     corpus/sub_header/NAME-K         sub-header K of that message
     corpus/side_channel/NAME         packets, as the fuzz target takes them
+    corpus/handshake/NAME            what stock says to a listener, in steps that the
+                                     fuzz target takes
     ../unit/framing/stock_messages.h frames and first segment of each message
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import pathlib
 
 import distributed
 import msgpack
 import numpy as np
 import pandas as pd
+from distributed.comm import connect
 from distributed.comm.tcp import _add_frames_header
 from distributed.protocol import Serialize, ToPickle, dumps, loads
 from distributed.utils import nbytes
@@ -213,8 +218,119 @@ def side_channels() -> dict[str, bytes]:
     }
 
 
+async def heard_from_stock(*messages: object) -> list[bytes]:
+    """What a comm of stock says to a server: the handshake, and each message."""
+    async with distributed.core.Server({}) as server, contextlib.AsyncExitStack() as on:
+        await server.listen("tcp://127.0.0.1:0")
+        heard: list[bytes] = []
+        is_over = asyncio.Event()
+
+        async def pass_on(reader, writer, keep: bool) -> None:
+            while data := await reader.read(1 << 16):
+                if keep:
+                    heard.append(data)
+                writer.write(data)
+            writer.close()
+
+        async def relay(reader, writer) -> None:
+            host, port = server.address.removeprefix("tcp://").split(":")
+            back, on_to = await asyncio.open_connection(host, port)
+            await asyncio.gather(
+                pass_on(reader, on_to, True), pass_on(back, writer, False)
+            )
+            is_over.set()
+
+        between = await on.enter_async_context(
+            await asyncio.start_server(relay, "127.0.0.1", 0)
+        )
+        port = between.sockets[0].getsockname()[1]
+        comm = await connect(f"tcp://127.0.0.1:{port}")
+        for message in messages:
+            await comm.write(message)
+            await comm.read()
+        await comm.close()
+        await is_over.wait()
+    return split_messages(b"".join(heard))
+
+
+def split_messages(stream: bytes) -> list[bytes]:
+    """Each with the numbers that go before it."""
+    found = []
+    while stream:
+        count = int.from_bytes(stream[8:16], "little")
+        lengths = np.frombuffer(stream[16 : 16 + 8 * count], "<u8")
+        size = 16 + 8 * count + int(lengths.sum())
+        found.append(stream[:size])
+        stream = stream[size:]
+    return found
+
+
+def step(kind: int, peer: int = 0, *, at_once: bool = False, afar: bool = False):
+    return bytes([kind | peer << 3 | at_once << 5 | afar << 6])
+
+
+def say(data: bytes, peer: int = 0, pieces: int = 1, **how) -> bytes:
+    size = -(-len(data) // pieces)
+    return b"".join(
+        step(0, peer, **how) + len(part).to_bytes(2, "little") + part
+        for part in (data[i : i + size] for i in range(0, len(data), size))
+    )
+
+
+def handshakes() -> dict[str, bytes]:
+    """As fuzz_handshake.c reads them."""
+    says_nothing, small_inline, limited, nobody_else = (
+        bytes([1 << i]) for i in range(4)
+    )
+    usual = bytes([0])
+    connect_, end, reset, take, receive, zeros = 2, 3, 4, 5, 6, 7
+    request = {"op": "identity", "reply": True}
+    hello, identity, *_ = asyncio.run(heard_from_stock(request))
+    array_ = b"".join(
+        map(bytes, _add_frames_header(make({"x": Serialize(array(9000))}))[0])
+    )
+    taken = step(take) + step(receive)
+    begun = step(connect_) + say(hello)
+    large = np.array([24 + (2 << 20), 1, 2 << 20], "<u8").tobytes()
+    two = step(connect_, 0) + step(connect_, 1, afar=True)
+    return {
+        "hello": usual + begun + taken,
+        "hello_alone": nobody_else + begun,
+        "in_pieces": usual + step(connect_) + say(hello + identity, pieces=40) + taken,
+        "request": small_inline + begun + say(identity) + taken + say(array_) + taken,
+        "at_once": usual + step(connect_) + say(hello + identity, at_once=True) + taken,
+        "many_requests": usual + begun + say(identity * 30) + taken + step(receive),
+        "ends": usual + begun + say(identity[:30]) + step(end) + taken,
+        "resets": says_nothing + begun + step(reset) + taken,
+        "large_body": limited
+        + begun
+        + say(large)
+        + (step(zeros) + b"\xff\x7f") * 2
+        + taken,
+        "two_large": limited
+        + two
+        + say(hello, 0)
+        + say(hello, 1)
+        + say(large, 0)
+        + say(large, 1)
+        + (step(zeros, 1) + b"\0\x20")
+        + taken
+        + step(reset, 0)
+        + step(receive),
+        "taken_first": small_inline
+        + step(connect_)
+        + taken
+        + say(hello, pieces=3)
+        + step(receive)
+        + say(array_, pieces=2)
+        + step(receive),
+        "not_dask": usual + step(connect_) + say(b"GET / HTTP/1.1\r\n\r\n") + taken,
+        "nobody": nobody_else + step(connect_) * 12,
+    }
+
+
 def main() -> None:
-    for corpus in ("message_reader", "sub_header", "side_channel"):
+    for corpus in ("message_reader", "sub_header", "side_channel", "handshake"):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
     made = messages()
     for name, frames in made.items():
@@ -224,6 +340,8 @@ def main() -> None:
     write_referenced(made)
     for name, packets in side_channels().items():
         (HERE / "corpus" / "side_channel" / name).write_bytes(packets)
+    for name, steps in handshakes().items():
+        (HERE / "corpus" / "handshake" / name).write_bytes(steps)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(

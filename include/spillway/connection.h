@@ -44,10 +44,11 @@ typedef struct spw_connection_options {
 
 /* Start to connect to a numeric IPv4 or IPv6 host ("fe80::1%eth0" allowed). The
  * outcome shows when the descriptor becomes writable (see is_connecting).
- * Borrows: host and options, during the call, but completions and what the sink points
- * to until the connection is freed; context gets a reference of its own. Returns: a
- * connection to be freed by spw_connection_free. Thread: the owner's.
- * Errors: ADDRESS, REFUSED, UNREACHABLE, IO, NO_MEMORY, INVALID_ARGUMENT. */
+ * Borrows: host and options, during the call, but completions until the connection is
+ * freed, closed or let go, and what the sink points to until it is freed; context gets
+ * a reference of its own. Returns: a connection to be freed by spw_connection_free.
+ * Thread: the owner's. Errors: ADDRESS, REFUSED, UNREACHABLE, IO, NO_MEMORY,
+ * INVALID_ARGUMENT. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_connection_connect(spw_context *context, const char *host, uint16_t port,
                        const spw_connection_options *options,
@@ -63,7 +64,8 @@ SPW_EXPORT void spw_connection_free(spw_connection *connection);
  * Borrows: the descriptor, to be watched. Returns: it, or -1. Thread: the owner's. */
 SPW_EXPORT int spw_connection_descriptor(const spw_connection *connection);
 /* Close the descriptor of a connection that has ended and that no loop watches any
- * more. Messages that had arrived whole can still be received. Nothing while open.
+ * more, and give up its completions and meetings, which may be freed from now on.
+ * Messages that had arrived whole can still be received. Nothing while open.
  * Thread: the owner's. */
 SPW_EXPORT void spw_connection_let_go(spw_connection *connection);
 /* Returns: what the owner gave it. Thread: the owner's. */

@@ -35,8 +35,8 @@ SPW_EXPORT void spw_reactor_free(spw_reactor *reactor);
 SPW_EXPORT SPW_NODISCARD spw_status spw_completions_create(
     spw_reactor *reactor, spw_completions **ret_completions, spw_error *error);
 /* End completions.
- * Takes: completions (NULL allowed), all of whose connections have been freed. Thread:
- * the owner's. */
+ * Takes: completions (NULL allowed), all of whose connections have been freed, closed
+ * or let go. Thread: the owner's. */
 SPW_EXPORT void spw_completions_free(spw_completions *completions);
 /* Returns: a descriptor that is readable as long as connections wait in next; it lives
  * as long as the completions, and is only to be watched. Thread: any. */

@@ -66,10 +66,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_meetings_on_readable(spw_meetings *meeti
  * with own_nonce, and go to peer_path, to say peer_nonce, when there is first something
  * large to send. Once for a connection, which has completions. The two nonces are known
  * to the two peers alone.
- * Borrows: meetings, until the connection is freed; the rest, during the call. Thread:
- * the owner's. Errors: NO_MEMORY,
- * INVALID_ARGUMENT (no completions, a path too long, a second time), and as receive
- * where the connection has ended. */
+ * Borrows: meetings, until the connection is freed, closed or let go; the rest, during
+ * the call. Thread: the owner's. Errors: NO_MEMORY, INVALID_ARGUMENT (no completions, a
+ * path too long, a second time), and as receive where the connection has ended. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_connection_meet(spw_connection *connection, spw_meetings *meetings,
                     const uint8_t own_nonce[SPW_NONCE_BYTES], const char *peer_path,

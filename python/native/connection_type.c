@@ -50,6 +50,13 @@ static bool enter(connection_object *self)
     return true;
 }
 
+/* Who keeps a connection that is over keeps no threads and descriptors by that. */
+static void drop_borrowed(connection_object *self)
+{
+    Py_CLEAR(self->completions);
+    Py_CLEAR(self->meetings);
+}
+
 /* Whatever the call was, it may have ended the connection, and with it the send queue:
  * what has been sent or given up is let go here, where the GIL is held. */
 static void leave(connection_object *self)
@@ -58,9 +65,7 @@ static void leave(connection_object *self)
     spw_connection_reap(self->connection);
     if (self->is_close_due) {
         spw_connection_close(self->connection);
-        /* Who keeps a closed connection keeps no threads and descriptors by that. */
-        Py_CLEAR(self->completions);
-        Py_CLEAR(self->meetings);
+        drop_borrowed(self);
     }
     self->is_close_due = false;
     self->is_busy = false;
@@ -336,6 +341,8 @@ static PyObject *connection_let_go(PyObject *object, PyObject *ignored)
     if (!enter(self))
         return NULL;
     spw_connection_let_go(self->connection);
+    if (!spw_connection_is_open(self->connection))
+        drop_borrowed(self);
     leave(self);
     Py_RETURN_NONE;
 }

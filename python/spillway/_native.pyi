@@ -49,7 +49,8 @@ class Connection:
         connection, so that the loop can stop watching it first."""
     def let_go(self) -> None:
         """Close the descriptor of a connection that has ended and that no loop watches
-        any more. Whole messages can still be received."""
+        any more, and give up its completions and meetings. Whole messages can still be
+        received."""
     def interest(self) -> int:
         """What to wait for: 1 until the descriptor can be read, 2 until it can be
         written, 4 for the completions, a sum of them, 0 nothing."""

@@ -348,6 +348,20 @@ async def test_a_loop_without_comms_gives_up_its_threads_and_descriptors(monkeyp
         await until(lambda: ours_of_process() == before)
 
 
+async def test_a_comm_that_its_peer_has_ended_keeps_nothing(monkeypatch):
+    """Nobody reads from it, nor closes it: it lies in somebody's pool."""
+    monkeypatch.setattr("spillway.dask.loop_bridge.IDLE_S", 0.01)
+    before = ours_of_process()
+    async with listening(OURS) as (listener, accepted):
+        kept = await connect(listener.contact_address)
+        other = await soon(accepted.get())
+        assert await both_ways(kept, other)
+        other.abort()
+        await until(kept.closed)
+    await until(lambda: ours_of_process() == before)
+    assert kept.closed()
+
+
 async def test_who_comes_before_a_loop_is_idle_finds_its_bridge(monkeypatch):
     async with comms(OURS, OURS) as (near, far):
         assert await both_ways(near, far)

@@ -187,6 +187,7 @@ void spw_connection_let_go(spw_connection *connection)
     spw__connection_forget_host(connection);
     spw__watch_forget(&connection->watch);
     spw__stream_tcp_close(&connection->stream);
+    connection->completions = NULL; /* they may be freed from now on */
 }
 
 void spw_connection_close(spw_connection *connection)
@@ -204,7 +205,6 @@ void spw_connection_close(spw_connection *connection)
     spw__ready_queue_clear(&connection->ready);
     spw__send_queue_reap(&connection->queue);
     spw__connection_free_host(connection);
-    connection->completions = NULL; /* they may be freed from now on */
 }
 
 void *spw_connection_user(const spw_connection *connection)

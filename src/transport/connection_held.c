@@ -39,5 +39,6 @@ void spw__connection_leave(spw_connection *connection)
         return;
     spw__budget_leave(spw_context_budget(connection->context), &connection->admission);
     connection->admission.bytes = 0;
-    spw__reactor_unpark(connection->completions);
+    if (connection->completions != NULL) /* of one let go, others hear by the clock */
+        spw__reactor_unpark(connection->completions);
 }

@@ -93,6 +93,8 @@ void spw__connection_forget_host(spw_connection *connection)
     spw__watch_forget(&host->receiver_watch);
     spw__host_receiver_free(host->receiver);
     host->receiver = NULL;
+    if (host->sender != NULL)
+        spw__host_sender_let_go(host->sender);
 }
 
 void spw__connection_free_host(spw_connection *connection)

@@ -110,14 +110,20 @@ void spw__host_sender_shutdown(spw__host_sender *sender)
         retire_first(sender);
 }
 
+void spw__host_sender_let_go(spw__host_sender *sender)
+{
+    spw__host_sender_shutdown(sender);
+    if (sender->descriptor >= 0)
+        spw__unix_socket_close(sender->descriptor);
+    sender->descriptor = -1;
+}
+
 void spw__host_sender_free(spw__host_sender *sender)
 {
     if (sender == NULL)
         return;
-    spw__host_sender_shutdown(sender);
+    spw__host_sender_let_go(sender);
     spw__host_announcement_free(spw__host_sender_take_done(sender));
-    if (sender->descriptor >= 0)
-        spw__unix_socket_close(sender->descriptor);
     if (sender->is_allowed)
         spw__peer_process_disallow(sender->peer.pid);
     spw__release(sender->context, sender, sizeof *sender, _Alignof(spw__host_sender));

@@ -66,5 +66,8 @@ spw__host_announcement *spw__host_sender_take_done(spw__host_sender *sender);
  * Returns never before the receiver can see it, so that what was announced may then be
  * let go of. Allowed more than once. */
 void spw__host_sender_shutdown(spw__host_sender *sender);
+/* The same, and give up the descriptor, which nobody watches any more. What is done
+ * stays to be taken. */
+void spw__host_sender_let_go(spw__host_sender *sender);
 
 #endif

@@ -379,9 +379,70 @@ end:
     loopback_close(&pair);
 }
 
+/* ---- let go ---- */
+
+/* Receive one message of two, of the other one only so many bytes; have the connection
+ * end, let it go, and end its threads. */
+static raw_pair let_go_before(torture *t, const size_t *sizes, size_t count,
+                              size_t part)
+{
+    size_t first, second;
+    char *wire = payload_wire(t->context, SMALL, COUNT_OF(SMALL), 1, &first);
+    char *other = payload_wire(t->context, sizes, count, 2, &second);
+    char both[2048];
+    if (part > second)
+        part = second;
+    assert_true(first + part <= sizeof both);
+    memcpy(both, wire, first);
+    memcpy(both + first, other, part);
+    raw_pair pair = raw_pair_open_away(t->context, INLINE);
+    raw_pair_send(&pair, both, first + part);
+    assert_ok(loopback_receive_made(t, pair.ours, NULL, SMALL, COUNT_OF(SMALL), 1));
+    raw_pair_reset_peer(&pair);
+    assert_false(loopback_send_made(t, pair.ours, SMALL, COUNT_OF(SMALL), 3) ==
+                 SPW_STATUS_OK);
+    assert_false(spw_connection_is_open(pair.ours));
+    spw_connection_let_go(pair.ours);
+    spw_completions_free(pair.completions);
+    spw_reactor_free(pair.reactor);
+    pair.completions = NULL;
+    pair.reactor = NULL;
+    free(wire);
+    free(other);
+    return pair;
+}
+
+static void who_was_let_go_needs_no_threads_for_what_has_come(void **state)
+{
+    torture *t = *state;
+    spw_payload *none;
+    raw_pair pair = let_go_before(t, SMALL, COUNT_OF(SMALL), SIZE_MAX);
+    assert_ok(loopback_receive_made(t, pair.ours, NULL, SMALL, COUNT_OF(SMALL), 2));
+    assert_status(spw_connection_receive(pair.ours, &none, NULL), RESET);
+    raw_pair_close(&pair);
+}
+
+/* Not even to say that others may be let in for it. */
+static void who_was_let_go_gives_a_large_message_up_without_threads(void **state)
+{
+    torture *t = *state;
+    static const size_t HELD[] = {2 << 20};
+    spw_budget_figures figures;
+    spw_payload *none;
+    spw_budget_limit_in_flight(t->budget, 1 << 20);
+    raw_pair pair = let_go_before(t, HELD, COUNT_OF(HELD), 100);
+    assert_status(spw_connection_receive(pair.ours, &none, NULL), RESET);
+    spw_budget_read(t->budget, &figures);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_IN_FLIGHT], 0);
+    spw_budget_limit_in_flight(t->budget, 0);
+    raw_pair_close(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SCENARIO(who_was_let_go_needs_no_threads_for_what_has_come),
+        SCENARIO(who_was_let_go_gives_a_large_message_up_without_threads),
         SCENARIO(megabytes_both_ways),
         SCENARIO(small_messages_move_on_their_owners_thread),
         SCENARIO(a_small_message_behind_a_large_one),

@@ -306,6 +306,25 @@ static void a_shutdown_is_seen_before_anything_is_let_go_of(void **state)
     close_raw(&at);
 }
 
+static void who_is_let_go_keeps_what_is_done_and_no_descriptor(void **state)
+{
+    torture *t = *state;
+    raw_receiver at;
+    int open = io_fault_open_descriptors();
+    open_announced(t, &at);
+    int more = io_fault_open_descriptors() - open;
+    spw__host_sender_let_go(at.pair.sender);
+    spw__host_sender_let_go(at.pair.sender);
+    assert_int_equal(io_fault_open_descriptors() - open, more - 1);
+    assert_int_equal(spw__host_sender_descriptor(at.pair.sender), -1);
+    assert_int_equal(spw__unix_socket_is_hung_up(at.raw), 1);
+    assert_ok(spw__host_sender_drive(at.pair.sender, NULL));
+    spw__host_announcement *done = spw__host_sender_take_done(at.pair.sender);
+    assert_non_null(done);
+    spw__host_announcement_free(done);
+    close_raw(&at);
+}
+
 static void a_forked_child_does_not_end_its_parents_link(void **state)
 {
     torture *t = *state;
@@ -464,6 +483,7 @@ int main(void)
         SCENARIO(what_was_not_given_is_not_taken),
         SCENARIO(an_end_is_an_error_only_with_something_announced),
         SCENARIO(a_shutdown_is_seen_before_anything_is_let_go_of),
+        SCENARIO(who_is_let_go_keeps_what_is_done_and_no_descriptor),
         SCENARIO(a_forked_child_does_not_end_its_parents_link),
         SCENARIO(a_forked_child_wants_no_body_of_its_own_read),
         SCENARIO(who_talks_to_itself_keeps_its_permission_for_others),

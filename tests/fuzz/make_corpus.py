@@ -215,6 +215,9 @@ def side_channels() -> dict[str, bytes]:
         + packet(taken, 2, 2)
         + packet(way, 3, 2, 0, 3),
         "sender_never_met": bytes([sender | not_greeted]) + packet(way, 1, 0, 0, 3),
+        # No packet has nothing but a descriptor: it stayed open.
+        "empty_packet_with_descriptor": bytes([0, 0, 0, 1]),
+        "empty_hello_with_descriptor": bytes([not_greeted, 0, 0, 1]),
     }
 
 

@@ -1,0 +1,29 @@
+/* Files without a name, for what leaves memory: nobody else can open them, and the
+ * system gives their space back when the last descriptor goes, also after a kill.
+ *
+ * Every function answers a value >= 0, or the negative errno of what went wrong.
+ * Thread: any; they block on the disk, and no lock may be held that a loop waits for. */
+#ifndef SPW_PLATFORM_SPILL_FILE_H
+#define SPW_PLATFORM_SPILL_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Some bytes of what is written together. */
+typedef struct spw__spill_part {
+    const void *data;
+    size_t size;
+} spw__spill_part;
+
+/* Make a file in a directory, which we alone may write to, open for reading and
+ * writing. Returns: a descriptor, not inherited by child processes.
+ * Errors: what the file system says, ELOOP among them. */
+int spw__spill_file_create(const char *directory);
+/* Write all the parts, behind each other from offset on. What was written before an
+ * error stays in the file. Errors: ENOSPC, EDQUOT, EFBIG, EIO and others. */
+int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t count,
+                          uint64_t offset);
+/* Fill data. Errors: EIO and others; ENODATA where the file ends before. */
+int spw__spill_file_read(int descriptor, void *data, size_t size, uint64_t offset);
+
+#endif

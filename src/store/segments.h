@@ -1,0 +1,71 @@
+/* Where on disk: segments, files that are only appended to, in one or several
+ * directories. Values share them; the space of a segment comes back as a whole, once
+ * nothing in it is wanted, so that bytes that were handed to sendfile are never
+ * rewritten.
+ *
+ * A segment takes what is reserved until it is full, then it is sealed. Its file lives
+ * until the last range of it is released and the last slice of it is gone, whoever has
+ * that. A segment begins with SPW__SEGMENT_BYTES, and the more there are the larger the
+ * next one is, so that descriptors do not run out: see segments.c. */
+#ifndef SPW_STORE_SEGMENTS_H
+#define SPW_STORE_SEGMENTS_H
+
+#include "spillway/file.h"
+#include "spillway/store.h"
+
+typedef struct spw__segments spw__segments;
+typedef struct spw__segment spw__segment;
+
+enum {
+    SPW__SEGMENT_BYTES = 64 << 20,
+    SPW__SEGMENT_ALIGNMENT = 64 /* where each range begins */
+};
+
+/* bytes of a segment, from offset on. Holds it until it is released. */
+typedef struct spw__range {
+    spw__segment *segment; /* NULL: none */
+    uint64_t offset, bytes;
+} spw__range;
+
+typedef struct spw__segments_figures {
+    uint64_t files;       /* open */
+    uint64_t file_bytes;  /* reserved in them since they were made: what the disk has */
+    uint64_t range_bytes; /* of which ranges are not released yet */
+} spw__segments_figures;
+
+/* Make a private directory in each of those named, after what killed processes left
+ * there has been removed. Borrows: directories, during the call.
+ * Returns: to be freed by spw__segments_free. Thread: any; blocks on the disk.
+ * Errors: NO_MEMORY, INVALID_ARGUMENT (none), IO (one cannot be used; the message names
+ * it). */
+spw_status spw__segments_create(spw_context *context,
+                                const spw_store_directory *directories, size_t count,
+                                spw__segments **ret_segments, spw_error *error);
+/* Remove the directories. Takes: segments (NULL allowed), all of whose ranges have been
+ * released; files that slices hold stay open for them. Thread: any; blocks. */
+void spw__segments_free(spw__segments *segments);
+
+/* Find room, in the first directory whose limit has it and where a file can be made.
+ * bytes > 0. Returns: a range to be released, nothing written yet. Thread: any; blocks
+ * on the disk if a file must be made.
+ * Errors: LIMIT_EXCEEDED (no directory has the room; the message says what each may
+ * have), IO (no file can be made; of the last directory tried), NO_MEMORY. */
+spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
+                                 spw__range *ret_range, spw_error *error);
+/* The file of a range. Borrows: it, until the range is released; whoever makes a slice
+ * of it takes a reference. Thread: any. */
+spw_file *spw__range_file(const spw__range *range);
+/* Give up a range, which was written or not. Takes: range, and sets its segment NULL.
+ * Returns: whether spw__segments_collect has something to do. Thread: any; never
+ * blocks. */
+bool spw__segments_release(spw__segments *segments, spw__range *range);
+/* Close the files of which nothing is wanted. Returns: bytes that the directories have
+ * again. Thread: any; blocks on the disk. */
+uint64_t spw__segments_collect(spw__segments *segments);
+/* A sealed segment of which less than half is still wanted, for what is in it to be
+ * moved; each is answered once. Returns: NULL when there is none. Thread: any. */
+spw__segment *spw__segments_next_sparse(spw__segments *segments);
+/* Read all figures as one snapshot. Thread: any. */
+void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures);
+
+#endif

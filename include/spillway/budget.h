@@ -15,7 +15,8 @@ typedef enum spw_charge {
     SPW_CHARGE_QUEUED = 1,    /* bytes in send queues: the caller's memory, pinned */
     SPW_CHARGE_IN_FLIGHT = 2, /* reserved for bodies that are still arriving */
     SPW_CHARGE_POOLED = 3, /* cached for the next body, and what buffers round up to */
-    SPW_CHARGE_COUNT = 4
+    SPW_CHARGE_SPILLING = 4, /* being packed and written to disk */
+    SPW_CHARGE_COUNT = 5
 } spw_charge;
 
 typedef struct spw_budget_figures {

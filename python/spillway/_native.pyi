@@ -157,8 +157,8 @@ def figures() -> dict[str, Any]:
     buffer's memory was that of an earlier one, and how often it was new), same_host
     as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
     "by_stream"} (the last three in received bytes), budget as {"held", "queued",
-    "in_flight", "pooled", "peak", "limit", "refusals", "in_flight_limit",
-    "held_back"} in bytes, refusals and held_back in counts."""
+    "in_flight", "pooled", "spilling", "peak", "limit", "refusals",
+    "in_flight_limit", "held_back"} in bytes, refusals and held_back in counts."""
 
 def join(frames: Iterable[BufferProtocol], /) -> memoryview:
     """Copy frames, one after another and each in C order, into one aligned `Buffer`."""

@@ -13,6 +13,7 @@ _BUDGET = (
     "queued",
     "in_flight",
     "pooled",
+    "spilling",
     "peak",
     "limit",
     "refusals",

@@ -72,6 +72,7 @@ def test_has_every_figure_in_plain_types():
         "queued",
         "in_flight",
         "pooled",
+        "spilling",
         "peak",
         "in_flight_limit",
         "held_back",

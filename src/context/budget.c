@@ -1,7 +1,7 @@
 /* The budget counts; it never allocates for others, and waits for nobody but those who
  * give memory back when it is short.
  * Invariant: total is the sum of the accounts, and with a limit no successful charge
- * leaves total above it. */
+ * leaves total above it; spw__budget_add may. */
 #include "spillway/budget.h"
 
 #include <inttypes.h>
@@ -129,6 +129,14 @@ spw_status spw_budget_charge(spw_budget *budget, spw_charge charge, uint64_t byt
                           " of the budget's %" PRIu64
                           " bytes are in use; release data, or raise the budget",
                           bytes, total, limit_of(budget));
+}
+
+void spw__budget_add(spw_budget *budget, spw_charge charge, uint64_t bytes)
+{
+    uint64_t before =
+        atomic_fetch_add_explicit(&budget->total_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&budget->used_bytes[charge], bytes, memory_order_relaxed);
+    raise_peak(budget, before + bytes);
 }
 
 void spw_budget_move(spw_budget *budget, spw_charge from, spw_charge to, uint64_t bytes)

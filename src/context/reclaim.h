@@ -1,4 +1,5 @@
-/* Who gives memory back before a budget refuses a charge. */
+/* Who gives memory back: before a budget refuses a charge, and at the cost of more for
+ * a while. */
 #ifndef SPW_CONTEXT_RECLAIM_H
 #define SPW_CONTEXT_RECLAIM_H
 
@@ -16,5 +17,10 @@ typedef struct spw__reclaimer {
 void spw__budget_add_reclaimer(spw_budget *budget, spw__reclaimer *reclaimer);
 /* Afterwards no call of it is under way. Not from within one. Thread: any. */
 void spw__budget_remove_reclaimer(spw_budget *budget, spw__reclaimer *reclaimer);
+
+/* Charge bytes to be given back by spw_budget_release. Never refused, for it is by what
+ * it takes for a moment that memory is given back; others are refused sooner. Thread:
+ * any. */
+void spw__budget_add(spw_budget *budget, spw_charge charge, uint64_t bytes);
 
 #endif

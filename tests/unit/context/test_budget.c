@@ -30,13 +30,15 @@ static void a_charge_stands_in_its_account(void **state)
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 200, NULL));
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_IN_FLIGHT, 3000, NULL));
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_POOLED, 40000, NULL));
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_SPILLING, 500000, NULL));
     spw_budget_figures figures = read_figures(budget);
     assert_int_equal(figures.limit_bytes, 0);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_HELD], 10);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_QUEUED], 200);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_IN_FLIGHT], 3000);
     assert_int_equal(figures.used_bytes[SPW_CHARGE_POOLED], 40000);
-    assert_int_equal(figures.peak_bytes, 43210);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_SPILLING], 500000);
+    assert_int_equal(figures.peak_bytes, 543210);
     spw_budget_free(budget);
 }
 
@@ -82,6 +84,24 @@ static void a_charge_over_the_limit_is_refused_and_changes_nothing(void **state)
     assert_int_equal(figures.refusals, 1);
     assert_int_equal(figures.peak_bytes, 60);
     assert_ok(spw_budget_charge(budget, SPW_CHARGE_QUEUED, 40, NULL));
+    spw_budget_free(budget);
+}
+
+static void what_gives_memory_back_is_never_refused(void **state)
+{
+    (void)state;
+    spw_budget *budget = make(100);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 100, NULL));
+    spw__budget_add(budget, SPW_CHARGE_SPILLING, 30);
+    spw_budget_figures figures = read_figures(budget);
+    assert_int_equal(figures.used_bytes[SPW_CHARGE_SPILLING], 30);
+    assert_int_equal(figures.peak_bytes, 130);
+    assert_int_equal(figures.refusals, 0);
+    /* Others have to wait until the sum is under the limit again. */
+    spw_budget_release(budget, SPW_CHARGE_HELD, 20);
+    assert_status(spw_budget_charge(budget, SPW_CHARGE_HELD, 1, NULL), LIMIT_EXCEEDED);
+    spw_budget_release(budget, SPW_CHARGE_SPILLING, 30);
+    assert_ok(spw_budget_charge(budget, SPW_CHARGE_HELD, 20, NULL));
     spw_budget_free(budget);
 }
 
@@ -257,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_release_gives_back_and_the_peak_stays),
         cmocka_unit_test(a_move_changes_accounts_but_not_the_sum),
         cmocka_unit_test(a_charge_over_the_limit_is_refused_and_changes_nothing),
+        cmocka_unit_test(what_gives_memory_back_is_never_refused),
         cmocka_unit_test(sums_do_not_wrap),
         cmocka_unit_test(who_can_gives_back_before_a_charge_is_refused),
         cmocka_unit_test(nothing_is_freed_as_nothing),

@@ -15,12 +15,13 @@
  * Errors: ENAMETOOLONG, ENOENT, EACCES, EROFS and others. */
 int spw__private_directory_create(const char *parent, const char *prefix, char *text,
                                   size_t room);
-/* Remove the directory, with the one file in it if there is one, and its lock. */
+/* Remove the directory, with those files in it whose names begin with file, and its
+ * lock. */
 void spw__private_directory_remove(int lock, const char *path, const char *file);
 /* Let go of the lock in a forked child, which does not end the parent's. */
 void spw__private_directory_leave(int lock);
 /* Remove those in parent that we own, whose names begin with prefix, and that nobody
- * has locked, with the one file. Returns: how many were removed. */
+ * has locked, with those files. Returns: how many were removed. */
 int spw__private_directory_sweep(const char *parent, const char *prefix,
                                  const char *file);
 

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,7 +14,7 @@
 
 #include "platform/peer_process.h"
 
-enum { ATTEMPTS = 8, PATH_BYTES = 512 };
+enum { ATTEMPTS = 8 };
 
 /* Open the directory and lock it, unless somebody has. Returns: the descriptor. */
 static int lock_directory(int parent, const char *name)
@@ -39,7 +40,7 @@ static int lock_directory(int parent, const char *name)
 int spw__private_directory_create(const char *parent, const char *prefix, char *text,
                                   size_t room)
 {
-    char path[PATH_BYTES];
+    char path[PATH_MAX];
     int answer = -EEXIST;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         unsigned long long number;
@@ -65,10 +66,26 @@ int spw__private_directory_create(const char *parent, const char *prefix, char *
     return answer;
 }
 
+/* Remove the files whose names begin with prefix. */
+static void empty(int directory, const char *prefix)
+{
+    int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = again < 0 ? NULL : fdopendir(again);
+    if (entries == NULL) {
+        if (again >= 0)
+            (void)close(again);
+        return; /* it is then not removed, which is seen there */
+    }
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+            (void)unlinkat(directory, entry->d_name, 0);
+    (void)closedir(entries);
+}
+
 void spw__private_directory_remove(int lock, const char *path, const char *file)
 {
     /* Somebody who tidied up first has left nothing to remove. */
-    (void)unlinkat(lock, file, 0);
+    empty(lock, file);
     (void)rmdir(path);
     (void)close(lock);
 }
@@ -91,7 +108,7 @@ int spw__private_directory_sweep(const char *parent, const char *prefix,
         int lock = lock_directory(dirfd(entries), entry->d_name);
         if (lock < 0)
             continue;
-        (void)unlinkat(lock, file, 0);
+        empty(lock, file);
         if (unlinkat(dirfd(entries), entry->d_name, AT_REMOVEDIR) == 0)
             removed++;
         (void)close(lock);

@@ -2,7 +2,8 @@
  * system gives their space back when the last descriptor goes, also after a kill.
  *
  * Every function answers a value >= 0, or the negative errno of what went wrong.
- * Thread: any; they block on the disk, and no lock may be held that a loop waits for. */
+ * Thread: any; they block on the disk, and no lock may be held that a loop waits for.
+ */
 #ifndef SPW_PLATFORM_SPILL_FILE_H
 #define SPW_PLATFORM_SPILL_FILE_H
 
@@ -15,9 +16,14 @@ typedef struct spw__spill_part {
     size_t size;
 } spw__spill_part;
 
+/* Where a file system has no files without a name, one has a name for a moment, which
+ * begins so; a process that is killed then leaves it. */
+#define SPW__SPILL_FILE_PREFIX "segment-"
+
 /* Make a file in a directory, which we alone may write to, open for reading and
- * writing. Returns: a descriptor, not inherited by child processes.
- * Errors: what the file system says, ELOOP among them. */
+ * writing. Returns: a descriptor, not inherited by child processes, which
+ * spw__regular_file_close closes.
+ * Errors: what the file system says, ELOOP or ENOTDIR (a symbolic link) among them. */
 int spw__spill_file_create(const char *directory);
 /* Write all the parts, behind each other from offset on. What was written before an
  * error stays in the file. Errors: ENOSPC, EDQUOT, EFBIG, EIO and others. */

@@ -46,6 +46,9 @@ typedef enum io_call {
     CALL_SHARED_MAP,
     CALL_SHARED_READ,
     CALL_DIRECTORY,
+    CALL_SPILL_CREATE,
+    CALL_SPILL_WRITE,
+    CALL_SPILL_READ,
     CALL_COUNT
 } io_call;
 

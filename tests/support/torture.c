@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "disk_fault.h"
 #include "io_fault.h"
 
 /* A suite whose scenarios reach fewer allocations than that tests nothing. */
@@ -96,6 +97,7 @@ int torture_setup(void **state)
     assert_non_null(t);
     make_context(t, 0);
     io_fault_arm(IO_FAULT_NONE, 0, 0);
+    disk_fault_reset();
     *state = t;
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ static void what_a_killed_process_left_is_removed(void **state)
         if (spw__private_directory_create(place->directory, "ours-", path, 128) < 0)
             _exit(EXIT_FAILURE);
         put_file(path, "file");
+        put_file(path, "file-2");
         raise(SIGKILL);
     }
     int how;
@@ -124,7 +126,7 @@ static void only_what_is_ours_is_removed(void **state)
 static void what_cannot_be_made_is_told(void **state)
 {
     private_place *place = *state;
-    char path[128] = "untouched", parent[600];
+    char path[128] = "untouched", parent[PATH_MAX + 1];
     assert_int_equal(spw__private_directory_create("/nowhere/at/all", "x", path, 128),
                      -ENOENT);
     assert_int_equal(spw__private_directory_create(place->directory, "x", path, 20),

@@ -25,6 +25,7 @@ liblz4-dev	pkg-config --exists liblz4
 libzstd-dev	pkg-config --exists libzstd
 zlib1g-dev	pkg-config --exists zlib
 libsnappy-dev	has_header snappy-c.h
+libxxhash-dev	has_header xxhash.h
 END
 }
 

@@ -28,8 +28,9 @@ typedef struct spw__range {
 } spw__range;
 
 typedef struct spw__segments_figures {
-    uint64_t files;       /* open */
-    uint64_t file_bytes;  /* reserved in them since they were made: what the disk has */
+    uint64_t files;      /* open */
+    uint64_t file_bytes; /* reserved in them since they were made, each range rounded up
+                            to the alignment: what the disk has */
     uint64_t range_bytes; /* of which ranges are not released yet */
 } spw__segments_figures;
 
@@ -49,7 +50,8 @@ void spw__segments_free(spw__segments *segments);
  * bytes > 0. Returns: a range to be released, nothing written yet. Thread: any; blocks
  * on the disk if a file must be made.
  * Errors: LIMIT_EXCEEDED (no directory has the room; the message says what each may
- * have), IO (no file can be made; of the last directory tried), NO_MEMORY. */
+ * have), IO (no file can be made; of the last directory tried. Or this is a forked
+ * child, in which the other functions do nothing), NO_MEMORY. */
 spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
                                  spw__range *ret_range, spw_error *error);
 /* The file of a range. Borrows: it, until the range is released; whoever makes a slice
@@ -63,7 +65,9 @@ bool spw__segments_release(spw__segments *segments, spw__range *range);
  * again. Thread: any; blocks on the disk. */
 uint64_t spw__segments_collect(spw__segments *segments);
 /* A sealed segment of which less than half is still wanted, for what is in it to be
- * moved; each is answered once. Returns: NULL when there is none. Thread: any. */
+ * moved; each is answered once. Returns: NULL when there is none; only to be compared
+ * with those of ranges, for it goes when the last of its own is released. Thread: any.
+ */
 spw__segment *spw__segments_next_sparse(spw__segments *segments);
 /* Read all figures as one snapshot. Thread: any. */
 void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures);

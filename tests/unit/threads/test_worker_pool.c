@@ -26,7 +26,8 @@ typedef struct noted_job {
 
 static char notes[64];
 static _Atomic size_t note_count;
-static unsigned depth, deepest;
+static _Thread_local unsigned depth;
+static _Atomic unsigned deepest;
 
 static void forget_notes(void)
 {
@@ -38,7 +39,8 @@ static void forget_notes(void)
 static void run_noted(spw__job *job)
 {
     noted_job *noted = (noted_job *)job;
-    deepest = ++depth > deepest ? depth : deepest;
+    if (++depth > deepest)
+        deepest = depth;
     notes[note_count++ % sizeof notes] = noted->name;
     if (noted->again > 0) {
         noted->again--;

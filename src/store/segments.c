@@ -1,0 +1,520 @@
+/* Segments: what is reserved goes behind what was reserved before, in the file that the
+ * first directory with room has open.
+ *
+ * How large a file becomes: 64 MiB as long as there are fewer than 64, 128 MiB until
+ * there are 128, and so on, up to 4 GiB; so 1,000 descriptors hold 2.5 TiB, while a
+ * store of some GiB gives space back in small steps. What would fill more than half of
+ * a new file, and does not fit where others are, gets one of exactly its size.
+ *
+ * Invariant: used <= capacity; wanted <= used is what the ranges take that are not
+ * released; a directory's file_bytes is the sum of used, and within its limit; a
+ * segment is open in one directory, or sealed, or dead, which is sealed with nothing
+ * wanted. An open one whose last range goes is dead at once, since what was written to
+ * it is never rewritten. */
+#include "store/segments.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "context/allocate.h"
+#include "context/error.h"
+#include "platform/private_directory.h"
+#include "platform/process.h"
+#include "platform/regular_file.h"
+#include "platform/spill_file.h"
+
+static const char PREFIX[] = "spillway-store-";
+enum { NAME_BYTES = sizeof PREFIX + 17 }; /* with a slash, 16 digits and the zero */
+
+enum { FILES_PER_SIZE = 64, DOUBLINGS_MAX = 6 };
+/* Beyond what any file can be, and no sum of it with another wraps. */
+static const uint64_t BYTES_MAX = UINT64_C(1) << 62;
+
+typedef struct directory {
+    char *path; /* our own in the one that was named, whose path is its beginning */
+    size_t path_bytes, named_length;
+    int lock;             /* on it */
+    uint64_t limit_bytes; /* BYTES_MAX: none */
+    /* With the lock held. */
+    uint64_t file_bytes; /* reserved in its files */
+    spw__segment *open;  /* NULL: none */
+} directory;
+
+struct spw__segment {
+    directory *in;
+    spw_file *file; /* one reference */
+    uint64_t capacity;
+    /* With the lock held. */
+    uint64_t used, wanted;
+    bool is_sealed, was_sparse;
+    spw__segment *next, *before; /* among the sparse ones; next among the dead ones */
+};
+
+struct spw__segments {
+    spw_context *context; /* one reference */
+    uint32_t fork_count;
+    size_t count;
+    directory *directories;
+    /* Guards what follows and what the above say. A leaf: nothing is called under it.
+     */
+    pthread_mutex_t lock;
+    spw__segment *sparse; /* those that were not answered yet */
+    spw__segment *dead;
+    spw__segments_figures figures;
+};
+
+/* A forked child has the parent's descriptors, and would write over what the parent
+ * writes; and the lock may be held by a thread that is not there. */
+static bool is_of_this_process(const spw__segments *segments)
+{
+    return segments->fork_count == spw__process_fork_count();
+}
+
+static void lock_all(spw__segments *segments)
+{
+    (void)pthread_mutex_lock(&segments->lock);
+}
+
+static void unlock_all(spw__segments *segments)
+{
+    (void)pthread_mutex_unlock(&segments->lock);
+}
+
+/* ---- directories ---- */
+
+static spw_status open_directory(spw__segments *segments,
+                                 const spw_store_directory *named, directory *in,
+                                 spw_error *error)
+{
+    if (named->path == NULL || named->path[0] == '\0')
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "a directory for what leaves memory has no path");
+    in->named_length = strlen(named->path);
+    in->limit_bytes = named->limit_bytes > 0 && named->limit_bytes < BYTES_MAX
+                          ? named->limit_bytes
+                          : BYTES_MAX;
+    size_t bytes = in->named_length + NAME_BYTES;
+    in->path = spw__allocate(segments->context, bytes, 1);
+    if (in->path == NULL)
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory for the name of a directory");
+    in->path_bytes = bytes;
+    /* Nobody's directory is missed when there is nothing to sweep. */
+    (void)spw__private_directory_sweep(named->path, PREFIX, SPW__SPILL_FILE_PREFIX);
+    in->lock = spw__private_directory_create(named->path, PREFIX, in->path, bytes);
+    if (in->lock < 0)
+        return spw__error_set(error, SPW_STATUS_IO, -in->lock,
+                              "values cannot leave memory for %s, where no directory "
+                              "can be made; name one that exists and may be written to",
+                              named->path);
+    return SPW_STATUS_OK;
+}
+
+static void close_directory(spw__segments *segments, directory *in)
+{
+    if (in->lock >= 0 && is_of_this_process(segments))
+        spw__private_directory_remove(in->lock, in->path, SPW__SPILL_FILE_PREFIX);
+    else if (in->lock >= 0)
+        spw__private_directory_leave(in->lock);
+    spw__release(segments->context, in->path, in->path_bytes, 1);
+}
+
+spw_status spw__segments_create(spw_context *context,
+                                const spw_store_directory *directories, size_t count,
+                                spw__segments **ret_segments, spw_error *error)
+{
+    if (count == 0 || count > SIZE_MAX / sizeof(directory))
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "no directory is named for what leaves memory");
+    spw__segments *segments =
+        spw__allocate(context, sizeof *segments, _Alignof(spw__segments));
+    directory *all =
+        spw__allocate(context, count * sizeof(directory), _Alignof(directory));
+    if (segments == NULL || all == NULL) {
+        spw__release(context, segments, sizeof *segments, _Alignof(spw__segments));
+        spw__release(context, all, count * sizeof(directory), _Alignof(directory));
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory for what says where values are on disk");
+    }
+    *segments = (spw__segments){.context = spw_context_ref(context),
+                                .fork_count = spw__process_fork_count(),
+                                .count = count,
+                                .directories = all};
+    (void)pthread_mutex_init(&segments->lock, NULL); /* plain ones cannot fail */
+    for (size_t i = 0; i < count; i++)
+        all[i] = (directory){.lock = -1};
+    for (size_t i = 0; i < count; i++) {
+        spw_status status = open_directory(segments, &directories[i], &all[i], error);
+        if (status != SPW_STATUS_OK) {
+            spw__segments_free(segments);
+            return status;
+        }
+    }
+    *ret_segments = segments;
+    return SPW_STATUS_OK;
+}
+
+/* ---- segments ---- */
+
+/* Takes: descriptor. It has room for capacity bytes, of which nothing is used. */
+static spw_status adopt_segment(spw__segments *segments, directory *in, int descriptor,
+                                uint64_t capacity, spw__segment **ret_segment,
+                                spw_error *error)
+{
+    spw_file *file;
+    spw_status status = spw_file_adopt(segments->context, descriptor, &file, error);
+    if (status != SPW_STATUS_OK) {
+        spw__regular_file_close(descriptor);
+        return status;
+    }
+    spw__segment *segment =
+        spw__allocate(segments->context, sizeof *segment, _Alignof(spw__segment));
+    if (segment == NULL) {
+        spw_file_unref(file);
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory for a segment on disk");
+    }
+    *segment = (spw__segment){.in = in, .file = file, .capacity = capacity};
+    *ret_segment = segment;
+    return SPW_STATUS_OK;
+}
+
+static const char *hint_for(int os_errno)
+{
+    if (os_errno == EMFILE || os_errno == ENFILE)
+        return "raise this process's limit of open files, ulimit -n";
+    if (os_errno == ENOSPC || os_errno == EDQUOT)
+        return "free some space there, or name another directory";
+    return "is it still there, and may it be written to?";
+}
+
+/* Blocks: without the lock. Errors: IO, NO_MEMORY. */
+static spw_status create_segment(spw__segments *segments, directory *in,
+                                 uint64_t capacity, spw__segment **ret_segment,
+                                 spw_error *error)
+{
+    int descriptor = spw__spill_file_create(in->path);
+    if (descriptor < 0)
+        return spw__error_set(error, SPW_STATUS_IO, -descriptor,
+                              "cannot make a file for what leaves memory in %.*s (%s)",
+                              (int)in->named_length, in->path, hint_for(-descriptor));
+    return adopt_segment(segments, in, descriptor, capacity, ret_segment, error);
+}
+
+static void free_segment(spw__segments *segments, spw__segment *segment)
+{
+    spw_file_unref(segment->file);
+    spw__release(segments->context, segment, sizeof *segment, _Alignof(spw__segment));
+}
+
+/* What follows: with the lock held. */
+
+static void note_if_sparse(spw__segments *segments, spw__segment *segment)
+{
+    if (!segment->is_sealed || segment->was_sparse || segment->wanted == 0 ||
+        segment->wanted >= segment->used - segment->wanted)
+        return;
+    segment->was_sparse = true;
+    segment->next = segments->sparse;
+    segment->before = NULL;
+    if (segment->next != NULL)
+        segment->next->before = segment;
+    segments->sparse = segment;
+}
+
+static void forget_sparse(spw__segments *segments, spw__segment *segment)
+{
+    if (segment->before != NULL)
+        segment->before->next = segment->next;
+    else if (segments->sparse == segment)
+        segments->sparse = segment->next;
+    else
+        return; /* it was answered, or never sparse */
+    if (segment->next != NULL)
+        segment->next->before = segment->before;
+    segment->next = segment->before = NULL;
+}
+
+static void seal(spw__segments *segments, spw__segment *segment)
+{
+    if (segment == NULL)
+        return;
+    segment->is_sealed = true;
+    if (segment->in->open == segment)
+        segment->in->open = NULL;
+    note_if_sparse(segments, segment);
+}
+
+/* What a range takes, so that the next one begins where it should. */
+static uint64_t space_for(uint64_t bytes)
+{
+    uint64_t mask = SPW__SEGMENT_ALIGNMENT - 1;
+    return (bytes + mask) & ~mask;
+}
+
+/* Returns: whether a directory's limit has the room. */
+static bool is_within_limit(const directory *in, uint64_t space)
+{
+    return space <= in->limit_bytes - in->file_bytes;
+}
+
+/* Returns: whether the file that a directory has open has the room. */
+static bool fits_open(const directory *in, uint64_t space)
+{
+    return in->open != NULL && space <= in->open->capacity - in->open->used &&
+           is_within_limit(in, space);
+}
+
+static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
+                 spw__range *ret_range)
+{
+    uint64_t space = space_for(bytes);
+    *ret_range =
+        (spw__range){.segment = segment, .offset = segment->used, .bytes = bytes};
+    segment->used += space;
+    segment->wanted += space;
+    assert(segment->used <= segment->capacity);
+    segment->in->file_bytes += space;
+    segments->figures.file_bytes += space;
+    segments->figures.range_bytes += bytes;
+    if (segment->used == segment->capacity)
+        seal(segments, segment);
+}
+
+/* ---- reserving ---- */
+
+/* The first directory from *index on with room for bytes.
+ * Returns: whether there is one, in *index; the range if its open file has the room,
+ * else the capacity of the file that it needs. With the lock held. */
+static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
+                      uint64_t *ret_capacity, spw__range *ret_range)
+{
+    uint64_t space = space_for(bytes);
+    for (; *index < segments->count; ++*index) {
+        directory *in = &segments->directories[*index];
+        if (fits_open(in, space)) {
+            take(segments, in->open, bytes, ret_range);
+            return true;
+        }
+        if (!is_within_limit(in, space))
+            continue;
+        uint64_t doublings = segments->figures.files / FILES_PER_SIZE;
+        uint64_t usual = (uint64_t)SPW__SEGMENT_BYTES
+                         << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
+        *ret_capacity = space > usual / 2 ? space : usual;
+        return true;
+    }
+    return false;
+}
+
+/* Put a new segment to use, unless its directory got room, or lost it, meanwhile.
+ * Returns: whether there is a range. Takes: segment, if it answers true by it. */
+static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t bytes,
+                        spw__range *ret_range)
+{
+    directory *in = segment->in;
+    uint64_t space = space_for(bytes);
+    bool is_own = segment->capacity == space;
+    lock_all(segments);
+    bool is_done = true;
+    if (fits_open(in, space)) {
+        take(segments, in->open, bytes, ret_range);
+    } else if (is_within_limit(in, space)) {
+        segments->figures.files++;
+        if (!is_own) {
+            seal(segments, in->open);
+            in->open = segment;
+        }
+        take(segments, segment, bytes, ret_range); /* which seals one of its own */
+    } else {
+        is_done = false;
+    }
+    unlock_all(segments);
+    return is_done;
+}
+
+/* In the directories from *index on, which goes behind one where no file can be made.
+ * Returns: OK with a range, or with none when there is no room. */
+static spw_status try_reserve(spw__segments *segments, uint64_t bytes, size_t *index,
+                              spw__range *ret_range, spw_error *error)
+{
+    for (;;) {
+        uint64_t capacity = 0;
+        lock_all(segments);
+        bool is_room = find_room(segments, bytes, index, &capacity, ret_range);
+        unlock_all(segments);
+        if (!is_room || ret_range->segment != NULL)
+            return SPW_STATUS_OK;
+        spw__segment *segment = NULL;
+        spw_status status = create_segment(segments, &segments->directories[*index],
+                                           capacity, &segment, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        (void)use_segment(segments, segment, bytes, ret_range);
+        if (ret_range->segment != segment)
+            free_segment(segments, segment);
+        if (ret_range->segment != NULL)
+            return SPW_STATUS_OK;
+    }
+}
+
+static spw_status tell_limits(spw__segments *segments, uint64_t bytes, spw_error *error)
+{
+    char text[sizeof error->message] = "";
+    size_t used = 0;
+    lock_all(segments);
+    for (size_t i = 0; i < segments->count && used < sizeof text; i++) {
+        const directory *in = &segments->directories[i];
+        int added = snprintf(text + used, sizeof text - used,
+                             "%s %" PRIu64 " of %" PRIu64 " are used in %.*s",
+                             i == 0 ? "" : ",", in->file_bytes, in->limit_bytes,
+                             (int)in->named_length, in->path);
+        used += added > 0 ? (size_t)added : sizeof text;
+    }
+    unlock_all(segments);
+    return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                          "no room on disk for %" PRIu64 " bytes (raise the limit, or "
+                          "name another directory):%s",
+                          bytes, text);
+}
+
+/* Errors: LIMIT_EXCEEDED, IO, NO_MEMORY. */
+static spw_status reserve_somewhere(spw__segments *segments, uint64_t bytes,
+                                    spw__range *ret_range, spw_error *error)
+{
+    spw_status failed = SPW_STATUS_OK;
+    for (size_t index = 0; bytes <= BYTES_MAX && index < segments->count; index++) {
+        spw__range range = {0};
+        spw_status status = try_reserve(segments, bytes, &index, &range, error);
+        if (range.segment != NULL) {
+            *ret_range = range;
+            return SPW_STATUS_OK;
+        }
+        if (status == SPW_STATUS_NO_MEMORY)
+            return status;
+        if (status != SPW_STATUS_OK)
+            failed = status;
+    }
+    return failed != SPW_STATUS_OK ? failed : tell_limits(segments, bytes, error);
+}
+
+spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
+                                 spw__range *ret_range, spw_error *error)
+{
+    assert(bytes > 0);
+    if (!is_of_this_process(segments))
+        return spw__error_set(error, SPW_STATUS_IO, 0,
+                              "nothing leaves memory in a forked process");
+    spw_status status = SPW_STATUS_OK;
+    do {
+        status = reserve_somewhere(segments, bytes, ret_range, error);
+        if (status != SPW_STATUS_IO && status != SPW_STATUS_LIMIT_EXCEEDED)
+            return status;
+    } while (spw__segments_collect(segments) > 0);
+    return status;
+}
+
+/* ---- releasing ---- */
+
+spw_file *spw__range_file(const spw__range *range)
+{
+    return range->segment->file;
+}
+
+bool spw__segments_release(spw__segments *segments, spw__range *range)
+{
+    spw__segment *segment = range->segment;
+    range->segment = NULL;
+    if (segment == NULL || !is_of_this_process(segments))
+        return false;
+    lock_all(segments);
+    assert(segment->wanted >= space_for(range->bytes));
+    segment->wanted -= space_for(range->bytes);
+    segments->figures.range_bytes -= range->bytes;
+    note_if_sparse(segments, segment);
+    if (segment->wanted == 0) {
+        seal(segments, segment);
+        forget_sparse(segments, segment);
+        segment->next = segments->dead;
+        segments->dead = segment;
+    }
+    bool is_something_dead = segments->dead != NULL;
+    unlock_all(segments);
+    return is_something_dead;
+}
+
+/* Returns: NULL when there is none. */
+static spw__segment *next_dead(spw__segments *segments)
+{
+    lock_all(segments);
+    spw__segment *segment = segments->dead;
+    if (segment != NULL)
+        segments->dead = segment->next;
+    unlock_all(segments);
+    return segment;
+}
+
+uint64_t spw__segments_collect(spw__segments *segments)
+{
+    uint64_t bytes = 0;
+    if (!is_of_this_process(segments))
+        return 0;
+    for (spw__segment *segment; (segment = next_dead(segments)) != NULL;) {
+        directory *in = segment->in;
+        uint64_t used = segment->used;
+        /* Where slices hold the file still, its space follows with the last of them;
+         * nobody tells us when. */
+        free_segment(segments, segment);
+        lock_all(segments);
+        in->file_bytes -= used;
+        segments->figures.file_bytes -= used;
+        segments->figures.files--;
+        unlock_all(segments);
+        bytes += used;
+    }
+    return bytes;
+}
+
+spw__segment *spw__segments_next_sparse(spw__segments *segments)
+{
+    if (!is_of_this_process(segments))
+        return NULL;
+    lock_all(segments);
+    spw__segment *segment = segments->sparse;
+    if (segment != NULL)
+        forget_sparse(segments, segment);
+    unlock_all(segments);
+    return segment;
+}
+
+void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures)
+{
+    *ret_figures = (spw__segments_figures){0};
+    if (!is_of_this_process(segments))
+        return;
+    lock_all(segments);
+    *ret_figures = segments->figures;
+    unlock_all(segments);
+}
+
+void spw__segments_free(spw__segments *segments)
+{
+    if (segments == NULL)
+        return;
+    spw_context *context = segments->context;
+    (void)spw__segments_collect(segments);
+    for (size_t i = 0; i < segments->count; i++)
+        close_directory(segments, &segments->directories[i]);
+    if (is_of_this_process(segments)) {
+        assert(segments->figures.files == 0);
+        (void)pthread_mutex_destroy(&segments->lock);
+    }
+    spw__release(context, segments->directories, segments->count * sizeof(directory),
+                 _Alignof(directory));
+    spw__release(context, segments, sizeof *segments, _Alignof(spw__segments));
+    spw_context_unref(context);
+}

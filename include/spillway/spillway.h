@@ -10,7 +10,7 @@
  *   buffer.h      a piece of memory with a reference count
  *   file.h        an open file with a reference count
  *   payload.h     a message: slices of buffers, and ranges of files
- *   codec.h       decompression of what stock peers of Dask send
+ *   codec.h       compression, and decompression of what stock peers of Dask send
  *   sink.h        where what arrives goes, decided before it is read
  *   connection.h  messages over TCP, driven by readiness
  *   reactor.h     threads for what is large, and the way back from them

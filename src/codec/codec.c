@@ -28,18 +28,29 @@ spw_codec_id spw_codec_by_name(const char *name)
     return SPW_CODEC_NONE;
 }
 
+/* Returns: NULL for a number that is none of theirs. */
+static const spw__codec_ops *look_up(spw_codec_id id)
+{
+    for (int i = 0; i < CODEC_COUNT; i++) {
+        if (CODECS[i]->id == id)
+            return CODECS[i];
+    }
+    return NULL;
+}
+
+static spw_status no_codec(spw_codec_id id, spw_error *error)
+{
+    return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                          "no codec has the number %d", (int)id);
+}
+
 /* The codec of a frame that is not empty: no codec writes an empty one. */
 static spw_status find(spw_codec_id id, size_t size, const spw__codec_ops **ret_ops,
                        spw_error *error)
 {
-    const spw__codec_ops *ops = NULL;
-    for (int i = 0; i < CODEC_COUNT; i++) {
-        if (CODECS[i]->id == id)
-            ops = CODECS[i];
-    }
+    const spw__codec_ops *ops = look_up(id);
     if (ops == NULL)
-        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "no codec has the number %d", (int)id);
+        return no_codec(id, error);
     if (size == 0)
         return spw__error_set(error, SPW_STATUS_CORRUPT, 0, "a %s frame has no bytes",
                               ops->name);
@@ -162,4 +173,29 @@ spw_status spw_codec_expand(spw_context *context, spw_codec_id codec, const void
     if (status == SPW_STATUS_UNSUPPORTED && ops->expand != NULL)
         return expand_growing(context, ops, data, size, charge, ret_buffer, error);
     return status;
+}
+
+size_t spw_codec_bound(spw_codec_id codec, size_t size)
+{
+    const spw__codec_ops *ops = look_up(codec);
+    return ops == NULL || ops->bound == NULL ? 0 : ops->bound(size);
+}
+
+spw_status spw_codec_compress(spw_codec_id codec, const void *data, size_t size,
+                              void *out, size_t out_size, size_t *ret_size,
+                              spw_error *error)
+{
+    const spw__codec_ops *ops = look_up(codec);
+    if (ops == NULL)
+        return no_codec(codec, error);
+    if (ops->bound == NULL)
+        return spw__error_set(error, SPW_STATUS_UNSUPPORTED, 0,
+                              "%s frames are only read here, not written", ops->name);
+    if (ops->bound(size) == 0)
+        return spw__error_set(error, SPW_STATUS_UNSUPPORTED, 0,
+                              "no %s frame can hold %zu bytes", ops->name, size);
+    /* The codecs' libraries take NULL for a mistake even where nothing is there. */
+    char nowhere = 0;
+    return ops->compress(size > 0 ? data : &nowhere, size,
+                         out_size > 0 ? out : &nowhere, out_size, ret_size, error);
 }

@@ -63,10 +63,38 @@ static spw_status decompress(const void *data, size_t size, void *out, size_t ou
     return SPW_STATUS_OK;
 }
 
+static size_t bound(size_t size)
+{
+    if (size > LZ4_MAX_INPUT_SIZE)
+        return 0;
+    return PREFIX_BYTES + (size_t)LZ4_compressBound((int)size);
+}
+
+static spw_status compress(const void *data, size_t size, void *out, size_t out_size,
+                           size_t *ret_size, spw_error *error)
+{
+    int written = 0;
+    if (out_size > PREFIX_BYTES) {
+        size_t room = out_size - PREFIX_BYTES;
+        written = LZ4_compress_default(data, (char *)out + PREFIX_BYTES, (int)size,
+                                       room < INT_MAX ? (int)room : INT_MAX);
+    }
+    if (written <= 0)
+        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                              "%zu bytes do not compress to an lz4 frame of %zu", size,
+                              out_size);
+    for (unsigned i = 0; i < PREFIX_BYTES; i++)
+        ((unsigned char *)out)[i] = (unsigned char)(size >> 8 * i);
+    *ret_size = PREFIX_BYTES + (size_t)written;
+    return SPW_STATUS_OK;
+}
+
 const spw__codec_ops spw__codec_lz4 = {
     .id = SPW_CODEC_LZ4,
     .name = "lz4",
     .highest_ratio = HIGHEST_RATIO,
     .plain_size = plain_size,
     .decompress = decompress,
+    .bound = bound,
+    .compress = compress,
 };

@@ -3,11 +3,12 @@
  * Threading contract: every function may be called from any thread, by several at
  * once; a codec keeps no state between two calls. What a codec's library needs for a
  * single call (zlib about 40 KiB, zstd about 160 KiB and, in expand, the window that
- * the frame asks for, at most 128 MiB) comes from the C library's heap, is not charged,
+ * the frame asks for, at most 128 MiB; to compress, lz4 16 KiB of the stack and zstd
+ * 600 KiB) comes from the C library's heap, is not charged,
  * and is gone when the call ends.
  *
- * Callers (codec.c) have checked that size > 0, that out is never NULL, and that no
- * size is beyond what highest_ratio allows. */
+ * Callers (codec.c) have checked that size > 0 when they decompress, that data and out
+ * are never NULL, and that no size is beyond what highest_ratio or bound allows. */
 #ifndef SPW_CODEC_CODEC_OPS_H
 #define SPW_CODEC_CODEC_OPS_H
 
@@ -38,6 +39,14 @@ typedef struct spw__codec_ops {
      * Errors: CORRUPT, NO_MEMORY, LIMIT_EXCEEDED (the output's). */
     spw_status (*expand)(const void *data, size_t size, spw__plain_output *output,
                          spw_error *error);
+
+    /* What a frame of size bytes may take at most; 0: one frame cannot hold them. NULL,
+     * as is compress: what no peer of ours needs to be sent. */
+    size_t (*bound)(size_t size);
+    /* Compress size bytes (0 allowed) into one frame, which says its size.
+     * Errors: LIMIT_EXCEEDED (out_size is too small), NO_MEMORY. */
+    spw_status (*compress)(const void *data, size_t size, void *out, size_t out_size,
+                           size_t *ret_size, spw_error *error);
 } spw__codec_ops;
 
 extern const spw__codec_ops spw__codec_lz4;

@@ -11,6 +11,8 @@
 
 /* RFC 8878, 3.1.1.2: the densest block is an RLE block, 4 bytes for at most 128 KiB. */
 #define HIGHEST_RATIO 32768
+/* The fastest of the usual levels. */
+enum { LEVEL = 1 };
 
 static spw_status zstd_failed(size_t code, spw_error *error)
 {
@@ -141,6 +143,29 @@ static spw_status expand(const void *data, size_t size, spw__plain_output *outpu
     return status;
 }
 
+static size_t bound(size_t size)
+{
+    size_t most = ZSTD_compressBound(size);
+    return ZSTD_isError(most) ? 0 : most;
+}
+
+static spw_status compress(const void *data, size_t size, void *out, size_t out_size,
+                           size_t *ret_size, spw_error *error)
+{
+    size_t written = ZSTD_compress(out, out_size, data, size, LEVEL);
+    if (ZSTD_isError(written) &&
+        ZSTD_getErrorCode(written) == ZSTD_error_dstSize_tooSmall)
+        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                              "%zu bytes do not compress to a zstd frame of %zu", size,
+                              out_size);
+    if (ZSTD_isError(written))
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "zstd cannot compress %zu bytes: %s", size,
+                              ZSTD_getErrorName(written));
+    *ret_size = written;
+    return SPW_STATUS_OK;
+}
+
 const spw__codec_ops spw__codec_zstd = {
     .id = SPW_CODEC_ZSTD,
     .name = "zstd",
@@ -148,4 +173,6 @@ const spw__codec_ops spw__codec_zstd = {
     .plain_size = plain_size,
     .decompress = decompress,
     .expand = expand,
+    .bound = bound,
+    .compress = compress,
 };

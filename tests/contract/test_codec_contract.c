@@ -31,6 +31,21 @@ static codec_frame write_unsized(spw_codec_id codec, const void *plain,
     return frame_write_zstd_unsized(plain, plain_size);
 }
 
+/* By the library itself. */
+static codec_frame write_own(spw_codec_id codec, const void *plain, size_t plain_size)
+{
+    size_t bound = spw_codec_bound(codec, plain_size), written = 0;
+    unsigned char *roomy = malloc(bound);
+    assert_non_null(roomy);
+    assert_int_equal(spw_codec_compress(codec, plain_size > 0 ? plain : NULL,
+                                        plain_size, roomy, bound, &written, NULL),
+                     SPW_STATUS_OK);
+    assert_in_range(written, 1, bound);
+    codec_frame exact = frame_cut(&(codec_frame){roomy, bound}, written);
+    free(roomy);
+    return exact;
+}
+
 static codec_subject lz4 = {SPW_CODEC_LZ4, "lz4", true, frame_write,
                             PEERS("\xb4\0\0\0\x9fspillway \x09\0\x93Plway ")};
 static codec_subject zstd = {
@@ -39,6 +54,11 @@ static codec_subject zstd = {
 static codec_subject zstd_unsized = {
     SPW_CODEC_ZSTD, "zstd", false, write_unsized,
     PEERS("\x28\xb5\x2f\xfd\0\0\x85\0\0\x48spillway \x01\0\x28\x52\xe5\x08")};
+static codec_subject lz4_own = {SPW_CODEC_LZ4, "lz4", true, write_own,
+                                PEERS("\xb4\0\0\0\x9fspillway \x09\0\x93Plway ")};
+static codec_subject zstd_own = {
+    SPW_CODEC_ZSTD, "zstd", true, write_own,
+    PEERS("\x28\xb5\x2f\xfd\x20\xb4\x85\0\0\x48spillway \x01\0\x28\x52\xe5\x08")};
 static codec_subject snappy = {
     SPW_CODEC_SNAPPY, "snappy", true, frame_write,
     PEERS("\xb4\x01\x20spillway \xfe\x09\0\xfe\x09\0\xaa\x09\0")};
@@ -459,6 +479,53 @@ static void survives_each_failed_allocation(void **state)
     free(plain);
 }
 
+/* Into less room than it takes, down to none, and nothing is written behind it. */
+static void compresses_into_the_room_or_says_so(void **state)
+{
+    const codec_subject *subject = *state;
+    static const size_t SIZES[] = {0, 1, 30, 2000};
+    for (plain_content content = 0; content < CONTENT_COUNT; content++)
+        for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) {
+            unsigned char *plain = make_plain(content, SIZES[i]);
+            codec_frame best = subject->write(subject->id, plain, SIZES[i]);
+            size_t bound = spw_codec_bound(subject->id, SIZES[i]);
+            for (size_t room = 0; room <= bound; room++) {
+                unsigned char *out = make_out(room);
+                size_t written = 77;
+                spw_error error = {0};
+                spw_status status =
+                    spw_codec_compress(subject->id, plain, SIZES[i],
+                                       room > 0 ? out : NULL, room, &written, &error);
+                check_guard(out, room);
+                if (room == bound || status == SPW_STATUS_OK) {
+                    assert_int_equal(status, SPW_STATUS_OK);
+                    assert_in_range(written, 1, room);
+                } else {
+                    assert_int_equal(status, SPW_STATUS_LIMIT_EXCEEDED);
+                    assert_int_equal(written, 77);
+                    assert_true(strstr(error.message, subject->name) != NULL);
+                }
+                if (room < best.size / 2)
+                    assert_int_equal(status, SPW_STATUS_LIMIT_EXCEEDED);
+                free(out);
+            }
+            frame_clear(&best);
+            free(plain);
+        }
+}
+
+static void text_and_zeros_shrink(void **state)
+{
+    const codec_subject *subject = *state;
+    for (plain_content content = ZEROS; content <= TEXT; content++) {
+        unsigned char *plain = make_plain(content, 1 << 20);
+        codec_frame frame = subject->write(subject->id, plain, 1 << 20);
+        assert_true(frame.size < (1 << 20) / 10);
+        frame_clear(&frame);
+        free(plain);
+    }
+}
+
 #define CASE(test, subject)                                                            \
     {                                                                                  \
 #test "(" #subject ")", test, NULL, NULL, &subject                             \
@@ -480,8 +547,17 @@ static void survives_each_failed_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT(lz4),    CONTRACT(zstd), CONTRACT(zstd_unsized),
-        CONTRACT(snappy), CONTRACT(zlib),
+        CONTRACT(lz4),
+        CONTRACT(zstd),
+        CONTRACT(zstd_unsized),
+        CONTRACT(snappy),
+        CONTRACT(zlib),
+        CONTRACT(lz4_own),
+        CONTRACT(zstd_own),
+        CASE(compresses_into_the_room_or_says_so, lz4_own),
+        CASE(compresses_into_the_room_or_says_so, zstd_own),
+        CASE(text_and_zeros_shrink, lz4_own),
+        CASE(text_and_zeros_shrink, zstd_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

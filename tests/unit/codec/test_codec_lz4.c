@@ -103,6 +103,26 @@ static void a_reference_before_the_start_is_refused(void **state)
         SPW_STATUS_CORRUPT);
 }
 
+static void what_is_larger_than_a_block_is_not_compressed(void **state)
+{
+    (void)state;
+    const size_t most = LZ4_MAX_INPUT_SIZE;
+    assert_true(spw_codec_bound(SPW_CODEC_LZ4, most) > most);
+    static const size_t BEYOND[] = {LZ4_MAX_INPUT_SIZE + 1, (size_t)INT_MAX + 1,
+                                    (size_t)UINT32_MAX + 10, SIZE_MAX};
+    for (size_t i = 0; i < sizeof BEYOND / sizeof BEYOND[0]; i++) {
+        char out[100];
+        size_t written = 77;
+        spw_error error;
+        assert_int_equal(spw_codec_bound(SPW_CODEC_LZ4, BEYOND[i]), 0);
+        assert_int_equal(spw_codec_compress(SPW_CODEC_LZ4, "", BEYOND[i], out,
+                                            sizeof out, &written, &error),
+                         SPW_STATUS_UNSUPPORTED);
+        assert_true(strstr(error.message, "no lz4 frame can hold") != NULL);
+        assert_int_equal(written, 77);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_claim_beyond_the_largest_input_is_refused),
         cmocka_unit_test(a_wrong_claim_is_refused),
         cmocka_unit_test(a_reference_before_the_start_is_refused),
+        cmocka_unit_test(what_is_larger_than_a_block_is_not_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,6 +179,18 @@ static void a_window_beyond_128_mib_is_refused(void **state)
     assert_true(strstr(error.message, "too much memory") != NULL);
 }
 
+static void what_no_size_can_be_is_not_compressed(void **state)
+{
+    (void)state;
+    char out[100];
+    size_t written = 77;
+    assert_int_equal(spw_codec_bound(SPW_CODEC_ZSTD, SIZE_MAX), 0);
+    assert_int_equal(spw_codec_compress(SPW_CODEC_ZSTD, "", SIZE_MAX, out, sizeof out,
+                                        &written, NULL),
+                     SPW_STATUS_UNSUPPORTED);
+    assert_int_equal(written, 77);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +202,7 @@ int main(void)
         cmocka_unit_test(claims_that_overflow_together_are_refused),
         cmocka_unit_test(a_claim_that_does_not_come_true_is_refused),
         cmocka_unit_test(a_window_beyond_128_mib_is_refused),
+        cmocka_unit_test(what_no_size_can_be_is_not_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 C_FILES := $(shell git ls-files '*.c' '*.h')
 SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
 
-.PHONY: help build unit python check asan tsan torture fuzz compat dask-suite \
+.PHONY: help build unit python check asan tsan torture fuzz simulate compat dask-suite \
 	dask-suite-large bench \
 	layers style headers symbols format format-check install
 
@@ -48,6 +48,12 @@ torture: ## long runs with failing allocations, killed peers and cut connections
 fuzz: ## fuzz the parsers (clang)
 	@$(SETUP)
 	tests/fuzz/run.sh
+
+simulate: ## the store with a bad disk and many at once, for SEEDS seeds (a million)
+	@$(SETUP)
+	cmake --preset release -DSPILLWAY_TESTS=ON >/dev/null
+	cmake --build --preset release --target simulate_store
+	build/release/tests/simulate_store $${FIRST:-1} $${SEEDS:-1000000}
 
 compat: ## the Python tests on the oldest and the newest Dask that we support
 	@$(SETUP)

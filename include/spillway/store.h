@@ -1,6 +1,6 @@
 /* The store: values that change form only when somebody needs it. A value is live (an
- * object of the owner's), packed (a payload in memory) or on disk, and the store decides
- * which of them leaves memory when that is short.
+ * object of the owner's), packed (a payload in memory) or on disk, and the store
+ * decides which of them leaves memory when that is short.
  *
  * It has no table of keys: whoever has keys has one already, and keeps an spw_entry in
  * it. The key that an entry is given is for messages. Replacing a value is a new entry;
@@ -47,11 +47,12 @@ typedef struct spw_store_options {
     void *self;         /* given to them; borrowed until the store is freed */
     const spw_store_directory *directories; /* in the order in which they are filled */
     size_t directory_count;                 /* 0: nothing leaves memory */
-    uint64_t target_bytes;   /* weight in memory above which values leave; 0: never */
+    uint64_t target_bytes;    /* weight in memory above which values leave; 0: never */
     uint64_t in_flight_bytes; /* written at once; 0: 256 MiB; one value always may be */
-    uint64_t small_bytes; /* lighter ones go to disk only in company; 0: 4 KiB */
-    uint32_t threads;     /* for disks and compression; 0: two */
-    uint32_t codec;       /* spw_codec_id for what is written: NONE, LZ4 or ZSTD */
+    uint64_t small_bytes;     /* lighter ones go to disk only in company; 0: 4 KiB */
+    uint32_t threads;         /* for disks and compression; 0: two */
+    uint32_t codec;           /* spw_codec_id for what is written: NONE, LZ4 or ZSTD */
+    uint64_t file_bytes;      /* of the first files; later ones are larger; 0: 64 MiB */
 } spw_store_options;
 
 #define SPW_STORE_OPTIONS_INIT                                                         \
@@ -68,8 +69,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_create(spw_context *context,
                                                      const spw_store_options *options,
                                                      spw_store **ret_store,
                                                      spw_error *error);
-/* Begin the end: spw_store_work answers CLOSED from now on, nothing more is written, and
- * who waits for a disk gets CLOSED. Thread: any. */
+/* Begin the end: nothing more is written, who waits for a disk gets CLOSED, and
+ * spw_store_work answers CLOSED once it has let go of what was being written. Thread:
+ * any. */
 SPW_EXPORT void spw_store_close(spw_store *store);
 /* Waits for its threads, and removes its directories.
  * Takes: store (NULL allowed), closed, in which nobody works or waits any more; entries
@@ -88,7 +90,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_put(spw_store *store, const char *
                                                   spw_entry **ret_entry,
                                                   spw_error *error);
 /* Put a payload into the store, as it was received: all its slices in memory.
- * Takes: payload, on success only. Otherwise as spw_store_put. */
+ * Takes: payload, on success only. Borrows: key, during the call. Returns: one
+ * reference, as spw_store_put. Thread: any; does not block. Errors: NO_MEMORY,
+ * INVALID_ARGUMENT (a slice that is not in memory, a key beyond SPW_STORE_KEY_MAX). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_store_put_packed(
     spw_store *store, const char *key, size_t key_size, spw_payload *payload,
     uint64_t weight, spw_entry **ret_entry, spw_error *error);
@@ -110,12 +114,12 @@ SPW_EXPORT void spw_entry_unref(spw_entry *entry);
  * Returns: a reference to the object, taken by ops.ref. Thread: any on which unpack may
  * run; blocks on the disk and on others who unpack it. Errors: those of unpack; IO,
  * CORRUPT (what was on disk is lost: so is the entry, and this is the answer from now
- * on), NO_MEMORY, LIMIT_EXCEEDED, CLOSED. */
+ * on), NO_MEMORY, LIMIT_EXCEEDED, CLOSED (the store, or the entry was removed). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_entry_acquire(spw_entry *entry,
                                                       void **ret_object,
                                                       spw_error *error);
-/* The same, of an object that is live, without waiting: NULL if it is not. Thread: any.
- */
+/* The same, of an object that is live, without waiting. Returns: a reference to it, or
+ * NULL if it is not live. Thread: any. */
 SPW_EXPORT void *spw_entry_try_acquire(spw_entry *entry);
 /* End what acquire or try_acquire began; the caller's reference to the object is apart.
  * Thread: any; does not block. */
@@ -130,7 +134,7 @@ SPW_EXPORT void spw_entry_revive(spw_entry *entry, void *object);
  * an entry that is packed or on disk has any. They stay as they are for as long as the
  * payload is, whatever becomes of the entry.
  * Returns: a payload of the caller's. Thread: any; does not block. Errors: UNSUPPORTED
- * (it is live only), NO_MEMORY; those of a lost entry. */
+ * (it is live only), NO_MEMORY, CLOSED (it was removed); those of a lost entry. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_entry_payload(spw_entry *entry,
                                                       spw_payload **ret_payload,
                                                       spw_error *error);
@@ -142,28 +146,27 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_entry_spill(spw_entry *entry, spw_error 
 
 /* Start that the value which was used longest ago leaves memory, as a memory monitor
  * asks for it: excess_bytes is what the process has too much, now.
- * Returns: the weight that is leaving, or -1: enough is leaving already, what is leaving
- * has not shown how large it is yet, or nothing can leave. Thread: any that may unref
- * objects; does not block. */
+ * Returns: the weight that is leaving, or -1: enough is leaving already, what is
+ * leaving has not shown how large it is yet, or nothing can leave. Thread: any that may
+ * unref objects; does not block. */
 SPW_EXPORT int64_t spw_store_evict(spw_store *store, uint64_t excess_bytes);
-/* Whether somebody who makes new values should wait, because as much is being written
- * as may be at once and memory is above the target. Thread: any. */
+/* Returns: whether somebody who makes new values should wait, because as much is being
+ * written as may be at once and memory is above the target. Thread: any. */
 SPW_EXPORT bool spw_store_is_behind(spw_store *store);
 
 typedef enum spw_store_event_kind {
     SPW_STORE_NOTHING = 0, /* time is up */
     SPW_STORE_CLOSED = 1,  /* the last one */
     SPW_STORE_LEFT = 2,    /* values have left memory */
-    SPW_STORE_FAILED = 3,  /* an entry cannot leave memory: the error says why. Once for
+    SPW_STORE_FAILED = 3   /* an entry cannot leave memory: the error says why. Once for
                               an entry that cannot be packed, and for a disk that is full
                               or fails, until there is space again */
-    SPW_STORE_LOST = 4     /* what an entry had on disk cannot be read; the error says why */
 } spw_store_event_kind;
 
 typedef struct spw_store_event {
     uint32_t kind;    /* spw_store_event_kind */
-    spw_entry *entry; /* of FAILED and LOST: one reference of the caller's */
-    spw_error error;  /* of FAILED and LOST */
+    spw_entry *entry; /* of FAILED: one reference of the caller's */
+    spw_error error;  /* of FAILED */
 } spw_store_event;
 
 /* Do what only the owner's threads may: pack values that are to leave, unref objects of
@@ -196,12 +199,12 @@ typedef struct spw_store_tier {
 /* Each entry counts where it is found first, in this order. */
 typedef struct spw_store_figures {
     spw_store_tier live, packed, on_disk;
-    spw_store_tier clean;  /* of live and packed: what is on disk as well */
-    uint64_t disk_bytes;   /* the files', with what nobody wants any more */
+    spw_store_tier clean; /* of live and packed: what is on disk as well */
+    uint64_t disk_bytes;  /* the files', with what nobody wants any more */
     uint64_t files;
     uint64_t leaving_bytes; /* being packed and written */
     /* Since the store was made: */
-    uint64_t packs, unpacks, writes, reads, drops; /* drops: left without a write */
+    uint64_t packs, unpacks, writes, reads, drops;   /* drops: left without a write */
     uint64_t written_bytes, read_bytes, moved_bytes; /* moved: between segments */
     uint64_t pack_ns, unpack_ns, write_ns, read_ns, compress_ns, decompress_ns;
     uint64_t failures, losses;
@@ -209,6 +212,7 @@ typedef struct spw_store_figures {
 
 /* Read all figures as one snapshot.
  * Returns: in ret_figures, of the caller's. Thread: any; does not block. */
-SPW_EXPORT void spw_store_read_figures(spw_store *store, spw_store_figures *ret_figures);
+SPW_EXPORT void spw_store_read_figures(spw_store *store,
+                                       spw_store_figures *ret_figures);
 
 #endif

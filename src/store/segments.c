@@ -58,6 +58,7 @@ struct spw__segments {
     spw_context *context; /* one reference */
     uint32_t fork_count;
     size_t count;
+    uint64_t first_bytes; /* fixed */
     directory *directories;
     /* Guards what follows and what the above say. A leaf: nothing is called under it.
      */
@@ -125,7 +126,8 @@ static void close_directory(spw__segments *segments, directory *in)
 
 spw_status spw__segments_create(spw_context *context,
                                 const spw_store_directory *directories, size_t count,
-                                spw__segments **ret_segments, spw_error *error)
+                                uint64_t first_bytes, spw__segments **ret_segments,
+                                spw_error *error)
 {
     if (count == 0 || count > SIZE_MAX / sizeof(directory))
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
@@ -143,6 +145,7 @@ spw_status spw__segments_create(spw_context *context,
     *segments = (spw__segments){.context = spw_context_ref(context),
                                 .fork_count = spw__process_fork_count(),
                                 .count = count,
+                                .first_bytes = first_bytes,
                                 .directories = all};
     (void)pthread_mutex_init(&segments->lock, NULL); /* plain ones cannot fail */
     for (size_t i = 0; i < count; i++)
@@ -303,7 +306,7 @@ static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
         if (!is_within_limit(in, space))
             continue;
         uint64_t doublings = segments->figures.files / FILES_PER_SIZE;
-        uint64_t usual = (uint64_t)SPW__SEGMENT_BYTES
+        uint64_t usual = segments->first_bytes
                          << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
         *ret_capacity = space > usual / 2 ? space : usual;
         return true;
@@ -442,9 +445,9 @@ bool spw__segments_release(spw__segments *segments, spw__range *range)
         segment->next = segments->dead;
         segments->dead = segment;
     }
-    bool is_something_dead = segments->dead != NULL;
+    bool is_something = segments->dead != NULL || segments->sparse != NULL;
     unlock_all(segments);
-    return is_something_dead;
+    return is_something;
 }
 
 /* Returns: NULL when there is none. */

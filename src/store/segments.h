@@ -5,8 +5,8 @@
  *
  * A segment takes what is reserved until it is full, then it is sealed. Its file lives
  * until the last range of it is released and the last slice of it is gone, whoever has
- * that. A segment begins with SPW__SEGMENT_BYTES, and the more there are the larger the
- * next one is, so that descriptors do not run out: see segments.c. */
+ * that. The first segments have first_bytes, and the more there are the larger the next
+ * one is, so that descriptors do not run out: see segments.c. */
 #ifndef SPW_STORE_SEGMENTS_H
 #define SPW_STORE_SEGMENTS_H
 
@@ -17,8 +17,8 @@ typedef struct spw__segments spw__segments;
 typedef struct spw__segment spw__segment;
 
 enum {
-    SPW__SEGMENT_BYTES = 64 << 20,
-    SPW__SEGMENT_ALIGNMENT = 64 /* where each range begins */
+    SPW__SEGMENT_BYTES = 64 << 20, /* unless told otherwise */
+    SPW__SEGMENT_ALIGNMENT = 64    /* where each range begins */
 };
 
 /* bytes of a segment, from offset on. Holds it until it is released. */
@@ -41,7 +41,8 @@ typedef struct spw__segments_figures {
  * it). */
 spw_status spw__segments_create(spw_context *context,
                                 const spw_store_directory *directories, size_t count,
-                                spw__segments **ret_segments, spw_error *error);
+                                uint64_t first_bytes, spw__segments **ret_segments,
+                                spw_error *error);
 /* Remove the directories. Takes: segments (NULL allowed), all of whose ranges have been
  * released; files that slices hold stay open for them. Thread: any; blocks. */
 void spw__segments_free(spw__segments *segments);
@@ -58,7 +59,7 @@ spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
  * of it takes a reference. Thread: any. */
 spw_file *spw__range_file(const spw__range *range);
 /* Give up a range, which was written or not. Takes: range, and sets its segment NULL.
- * Returns: whether spw__segments_collect has something to do. Thread: any; never
+ * Returns: whether collect or next_sparse has something to do. Thread: any; never
  * blocks. */
 bool spw__segments_release(spw__segments *segments, spw__range *range);
 /* Close the files of which nothing is wanted. Returns: bytes that the directories have

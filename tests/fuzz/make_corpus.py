@@ -9,6 +9,7 @@ python-snappy, and commit what changes. It writes
                                      reference, by address and by descriptor in turn
     corpus/sub_header/NAME-K         sub-header K of that message
     corpus/side_channel/NAME         packets, as the fuzz target takes them
+    corpus/segment/NAME              slices, and what a disk makes of them
     corpus/handshake/NAME            what stock says to a listener, in steps that the
                                      fuzz target takes
     ../unit/framing/stock_messages.h frames and first segment of each message
@@ -332,8 +333,27 @@ def handshakes() -> dict[str, bytes]:
     }
 
 
+def segments() -> dict[str, bytes]:
+    """As fuzz_segment.c reads them."""
+    made = {"nothing_in_it": bytes([0])}
+    for codec, name in enumerate(("plain", "lz4", "zstd")):
+        head = bytes([codec + 4 * 2])
+        head += b"".join(size.to_bytes(2, "little") for size in (100, 9000, 0))
+        spoilt = (130).to_bytes(3, "little") + b"\x55" + (40).to_bytes(3, "little")
+        made[name] = head
+        made[f"{name}_spoilt"] = head + spoilt + b"\x01"
+        made[f"{name}_cut"] = head + b"\x63"
+    return made
+
+
 def main() -> None:
-    for corpus in ("message_reader", "sub_header", "side_channel", "handshake"):
+    for corpus in (
+        "message_reader",
+        "sub_header",
+        "side_channel",
+        "segment",
+        "handshake",
+    ):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
     made = messages()
     for name, frames in made.items():
@@ -343,6 +363,8 @@ def main() -> None:
     write_referenced(made)
     for name, packets in side_channels().items():
         (HERE / "corpus" / "side_channel" / name).write_bytes(packets)
+    for name, spoilt in segments().items():
+        (HERE / "corpus" / "segment" / name).write_bytes(spoilt)
     for name, steps in handshakes().items():
         (HERE / "corpus" / "handshake" / name).write_bytes(steps)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())

@@ -9,7 +9,7 @@
 #include "platform/regular_file.h"
 #include "platform/spill_file.h"
 
-enum { DESCRIPTORS_MAX = 1 << 16, PARTS_MAX = 1 << 12 };
+enum { DESCRIPTORS_MAX = 1 << 16 };
 
 static _Atomic bool is_ours[DESCRIPTORS_MAX];
 static struct {
@@ -126,9 +126,9 @@ int __wrap_spw__spill_file_write(int descriptor, const spw__spill_part *parts,
 {
     size_t limit;
     int fault = io_fault_enter(CALL_SPILL_WRITE, &limit);
-    spw__spill_part some[PARTS_MAX];
-    if (count > PARTS_MAX)
-        abort(); /* more than a test may have */
+    spw__spill_part *some = malloc((count + 1) * sizeof *some);
+    if (some == NULL)
+        abort();
     uint64_t total = 0;
     for (size_t i = 0; i < count; i++)
         total += parts[i].size;
@@ -139,6 +139,7 @@ int __wrap_spw__spill_file_write(int descriptor, const spw__spill_part *parts,
     if (answer == 0)
         answer = __real_spw__spill_file_write(
             descriptor, some, between(parts, count, half, end, some), offset + half);
+    free(some);
     if (fault != 0)
         return fault;
     return answer == 0 && end < total ? -ENOSPC : answer;

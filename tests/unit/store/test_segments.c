@@ -47,8 +47,8 @@ static void close_places(fixture *f)
 static void open_all(torture *t, fixture *f, size_t count, uint64_t limit_bytes)
 {
     open_places(f, limit_bytes);
-    assert_ok(
-        spw__segments_create(t->context, f->directories, count, &f->segments, NULL));
+    assert_ok(spw__segments_create(t->context, f->directories, count,
+                                   SPW__SEGMENT_BYTES, &f->segments, NULL));
 }
 
 static spw__range reserve(fixture *f, uint64_t bytes)
@@ -387,8 +387,8 @@ static unsigned count_entries(const char *path)
 static void be_killed(torture *t, fixture *f)
 {
     char path[600];
-    if (spw__segments_create(t->context, f->directories, 1, &f->segments, NULL) !=
-        SPW_STATUS_OK)
+    if (spw__segments_create(t->context, f->directories, 1, SPW__SEGMENT_BYTES,
+                             &f->segments, NULL) != SPW_STATUS_OK)
         _exit(EXIT_FAILURE);
     DIR *entries = opendir(f->places[0].directory);
     for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
@@ -417,11 +417,13 @@ static void what_a_killed_process_left_goes(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(count_entries(f.places[0].directory), 1);
-    assert_ok(spw__segments_create(t->context, f.directories, 1, &f.segments, NULL));
+    assert_ok(spw__segments_create(t->context, f.directories, 1, SPW__SEGMENT_BYTES,
+                                   &f.segments, NULL));
     assert_int_equal(count_entries(f.places[0].directory), 1);
     /* And what is in use stays. */
     spw__segments *other;
-    assert_ok(spw__segments_create(t->context, f.directories, 2, &other, NULL));
+    assert_ok(spw__segments_create(t->context, f.directories, 2, SPW__SEGMENT_BYTES,
+                                   &other, NULL));
     assert_int_equal(count_entries(f.places[0].directory), 2);
     assert_int_equal(count_entries(f.places[1].directory), 1);
     spw__range range = reserve(&f, 1);
@@ -436,20 +438,21 @@ static void a_directory_that_cannot_be_used_is_told(void **state)
     fixture f;
     open_places(&f, 0);
     f.directories[1].path = "/nowhere/at/all";
-    assert_status(
-        spw__segments_create(t->context, f.directories, 2, &f.segments, &t->error), IO);
+    assert_status(spw__segments_create(t->context, f.directories, 2, SPW__SEGMENT_BYTES,
+                                       &f.segments, &t->error),
+                  IO);
     assert_int_equal(t->error.os_errno, ENOENT);
     assert_non_null(strstr(t->error.message, "/nowhere/at/all"));
     static const char *const NO_PATHS[] = {NULL, ""};
     for (size_t i = 0; i < COUNT_OF(NO_PATHS); i++) {
         f.directories[1].path = NO_PATHS[i];
-        assert_status(
-            spw__segments_create(t->context, f.directories, 2, &f.segments, &t->error),
-            INVALID_ARGUMENT);
+        assert_status(spw__segments_create(t->context, f.directories, 2,
+                                           SPW__SEGMENT_BYTES, &f.segments, &t->error),
+                      INVALID_ARGUMENT);
     }
-    assert_status(
-        spw__segments_create(t->context, f.directories, 0, &f.segments, &t->error),
-        INVALID_ARGUMENT);
+    assert_status(spw__segments_create(t->context, f.directories, 0, SPW__SEGMENT_BYTES,
+                                       &f.segments, &t->error),
+                  INVALID_ARGUMENT);
     assert_null(f.segments);
     close_places(&f); /* nothing is left in them */
 }
@@ -616,7 +619,8 @@ static void values_come_and_go(void **state)
     spw__range ranges[5] = {{0}};
     static const uint64_t SIZES[] = {10, 40 * MIB, 30 * MIB, 31 * MIB, 20 * MIB};
     open_places(&f, 100 * MIB);
-    TRY(spw__segments_create(t->context, f.directories, 2, &f.segments, &t->error));
+    TRY(spw__segments_create(t->context, f.directories, 2, SPW__SEGMENT_BYTES,
+                             &f.segments, &t->error));
     for (size_t i = 0; i < COUNT_OF(SIZES); i++)
         TRY(spw__segments_reserve(f.segments, SIZES[i], &ranges[i], &t->error));
     (void)spw__segments_release(f.segments, &ranges[2]);

@@ -1,0 +1,214 @@
+/* Space on disk, given back: files of which nothing is wanted are closed, and what is
+ * left in files of which little is, moves to others, byte by byte, so that those can be
+ * closed too. On a thread of the store, one at a time. */
+#include <assert.h>
+
+#include "context/allocate.h"
+#include "context/error.h"
+#include "context/log.h"
+#include "memory/payload_slices.h"
+#include "platform/spill_file.h"
+#include "store/store_state.h"
+
+enum {
+    MOVED_AT_ONCE = 1024, /* entries that are looked for in one walk */
+    COPY_BYTES = 4 << 20
+};
+
+/* An entry whose bytes are to move. */
+typedef struct move {
+    spw_entry *entry;     /* one reference */
+    spw_payload *on_disk; /* where they are, and then where they were */
+} move;
+
+static size_t find(spw_store *store, const spw__segment *segment, move *moves)
+{
+    size_t count = 0;
+    spw__store_lock(store);
+    for (spw_entry *entry = store->all.first;
+         entry != NULL && count < MOVED_AT_ONCE && !store->is_closed;
+         entry = entry->links[SPW__LINK_ALL].next) {
+        move *next = &moves[count];
+        if (entry->forms.range.segment != segment)
+            continue;
+        if (spw__payload_share(store, entry->forms.on_disk, &next->on_disk, NULL) !=
+            SPW_STATUS_OK)
+            break;
+        next->entry = spw_entry_ref(entry);
+        count++;
+    }
+    spw__store_unlock(store);
+    return count;
+}
+
+static spw_status copy(spw_store *store, const spw__range *from, const spw__range *to,
+                       spw_error *error)
+{
+    spw_buffer *buffer;
+    int source = spw_file_descriptor(spw__range_file(from));
+    int target = spw_file_descriptor(spw__range_file(to));
+    size_t room = from->bytes < COPY_BYTES ? from->bytes : COPY_BYTES;
+    spw_status status =
+        spw_buffer_create(store->context, room, SPW_CHARGE_SPILLING, &buffer, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    for (uint64_t done = 0; done < from->bytes && status == SPW_STATUS_OK;) {
+        size_t size = from->bytes - done < room ? from->bytes - done : room;
+        void *data = spw_buffer_data(buffer);
+        int answer = spw__spill_file_read(source, data, size, from->offset + done);
+        if (answer >= 0)
+            answer = spw__spill_file_write(
+                target, &(spw__spill_part){.data = data, .size = size}, 1,
+                to->offset + done);
+        if (answer < 0)
+            status = spw__error_set(error, SPW_STATUS_IO, -answer,
+                                    "cannot move bytes from one spill file to another");
+        done += size;
+    }
+    spw_buffer_unref(buffer);
+    return status;
+}
+
+/* The same slices in another range. */
+static spw_status relocate(spw_store *store, const spw_payload *on_disk,
+                           const spw__range *from, const spw__range *to,
+                           spw_payload **ret_payload, spw_error *error)
+{
+    spw_payload *payload;
+    size_t count = spw_payload_count(on_disk);
+    spw_status status = spw_payload_create(store->context, count, &payload, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        spw_slice slice = spw_payload_slices(on_disk)[i];
+        slice.file = spw_file_ref(spw__range_file(to));
+        slice.offset = slice.offset - from->offset + to->offset;
+        status = spw_payload_append(payload, &slice, error);
+        assert(status == SPW_STATUS_OK); /* it was made with room for all of them */
+    }
+    *ret_payload = payload;
+    return SPW_STATUS_OK;
+}
+
+/* Let an entry know where its bytes are now, unless it no longer wants those. Returns:
+ * in both what is to be let go of. */
+static void exchange(move *one, const spw__range *from, spw__range *to,
+                     spw_payload **on_disk)
+{
+    spw_entry *entry = one->entry;
+    spw_store *store = entry->store;
+    spw__store_lock(store);
+    spw__forms *forms = &entry->forms;
+    if (forms->range.segment == from->segment && forms->range.offset == from->offset) {
+        spw_payload *before = forms->on_disk;
+        spw__range before_range = forms->range;
+        forms->on_disk = *on_disk;
+        forms->range = *to;
+        *on_disk = before;
+        *to = before_range;
+        store->figures.moved_bytes += before_range.bytes;
+    }
+    spw__store_unlock(store);
+}
+
+static spw_status move_one(spw_store *store, move *one, const spw__range *from,
+                           spw_error *error)
+{
+    spw__range to;
+    spw_payload *on_disk = NULL;
+    spw_status status = spw__segments_reserve(store->segments, from->bytes, &to, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    status = copy(store, from, &to, error);
+    if (status == SPW_STATUS_OK)
+        status = relocate(store, one->on_disk, from, &to, &on_disk, error);
+    if (status == SPW_STATUS_OK)
+        exchange(one, from, &to, &on_disk);
+    spw_payload_free(on_disk);
+    (void)spw__segments_release(store->segments, &to);
+    return status;
+}
+
+/* Returns: whether the entry's bytes are still there, in ret_from where. */
+static bool still_there(const move *one, const spw__segment *segment,
+                        spw__range *ret_from)
+{
+    spw_store *store = one->entry->store;
+    spw__store_lock(store);
+    *ret_from = one->entry->forms.range;
+    spw__store_unlock(store);
+    return ret_from->segment == segment;
+}
+
+/* Move all that is in a segment. What cannot be moved stays where it is. */
+static void empty(spw_store *store, spw__segment *segment, move *moves)
+{
+    spw_status status = SPW_STATUS_OK;
+    spw_error error;
+    size_t count;
+    while (status == SPW_STATUS_OK && (count = find(store, segment, moves)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            spw__range from;
+            if (status == SPW_STATUS_OK && still_there(&moves[i], segment, &from))
+                status = move_one(store, &moves[i], &from, &error);
+            spw_payload_free(moves[i].on_disk);
+            spw_entry_unref(moves[i].entry);
+        }
+    }
+    if (status != SPW_STATUS_OK)
+        spw__log(store->context, SPW_LOG_INFO,
+                 "a spill file that is half empty stays as it is: %s", error.message);
+}
+
+static void close_empty(spw_store *store)
+{
+    if (spw__segments_collect(store->segments) == 0)
+        return;
+    spw__store_lock(store);
+    store->trouble_until_ms = 0;
+    spw__store_settle(store);
+    spw__store_unlock(store);
+}
+
+static void move_sparse(spw_store *store)
+{
+    spw__segment *segment = spw__segments_next_sparse(store->segments);
+    if (segment == NULL)
+        return;
+    move *moves =
+        spw__allocate(store->context, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
+    for (; segment != NULL; segment = spw__segments_next_sparse(store->segments)) {
+        if (moves != NULL)
+            empty(store, segment, moves);
+        else
+            spw__log(store->context, SPW_LOG_INFO,
+                     "no memory to empty a spill file: it stays as it is");
+    }
+    spw__release(store->context, moves, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
+}
+
+void spw__store_collect(spw__job *job)
+{
+    spw_store *store = (spw_store *)((char *)job - offsetof(spw_store, collect));
+    close_empty(store);
+    move_sparse(store);
+    close_empty(store);
+    spw__store_lock(store);
+    bool is_again = store->is_collect_waiting;
+    store->is_collect_waiting = false;
+    store->collects = is_again;
+    if (is_again)
+        spw__store_run(store, &store->collect, SPW__JOB_PATIENT);
+    (void)pthread_cond_broadcast(&store->changed);
+    spw__store_unlock(store);
+}
+
+void spw__store_collect_later(spw_store *store)
+{
+    if (store->collects) {
+        store->is_collect_waiting = true;
+        return;
+    }
+    store->collects = true;
+    spw__store_run(store, &store->collect, SPW__JOB_PATIENT);
+}

@@ -1,0 +1,140 @@
+/* What leaves memory, and when: more than the target, or what a memory monitor asks
+ * for.
+ *
+ * An eviction only begins here. An object goes to the owner's thread, to be packed or
+ * just dropped; a packed value goes to disk from here. How much is leaving is counted
+ * by packed size, since the weight that an owner gives may be wrong by much: as long as
+ * one is leaving whose packed size is not known, nothing else is begun for a monitor.
+ */
+#include <assert.h>
+
+#include "platform/clock.h"
+#include "store/store_state.h"
+
+/* In one round. */
+enum { TOGETHER_MAX = 1024 };
+
+void spw__leaving_add(spw_entry *entry)
+{
+    spw_store *store = entry->store;
+    assert(entry->turn == SPW__TURN_NONE && !spw__entry_is_in_use(entry));
+    entry->is_leaving = true;
+    entry->turn = SPW__TURN_LEAVING;
+    spw__entry_list_add(&store->leaving, SPW__LINK_TURN, entry);
+    store->unpacked++;
+    store->leaving_bytes += entry->weight;
+    store->leaving_weight += entry->weight;
+    (void)pthread_cond_signal(&store->work);
+}
+
+void spw__leaving_remove(spw_entry *entry)
+{
+    spw_store *store = entry->store;
+    assert(entry->turn == SPW__TURN_LEAVING && entry->is_leaving);
+    spw__entry_list_remove(&store->leaving, SPW__LINK_TURN, entry);
+    entry->turn = SPW__TURN_NONE;
+    entry->is_leaving = false;
+    store->unpacked--;
+    store->leaving_bytes -= entry->weight;
+    store->leaving_weight -= entry->weight;
+}
+
+static bool is_disk_in_trouble(spw_store *store)
+{
+    if (store->trouble_until_ms == 0)
+        return false;
+    if (spw__clock_ms() < store->trouble_until_ms)
+        return true;
+    store->trouble_until_ms = 0;
+    return false;
+}
+
+/* Have an entry that is packed already written. Returns: false if there is no memory
+ * for that. */
+static bool add_packed(spw_store *store, spw__spill **spill, spw_entry *entry)
+{
+    spw_payload *shared;
+    if (*spill == NULL &&
+        spw__spill_create(store, TOGETHER_MAX, spill, NULL) != SPW_STATUS_OK)
+        return false;
+    if (spw__payload_share(store, entry->forms.packed, &shared, NULL) != SPW_STATUS_OK)
+        return false;
+    spw__spill_add(*spill, entry, shared);
+    return true;
+}
+
+/* Returns: whether it is leaving now. */
+static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
+{
+    bool is_to_write = entry->forms.on_disk == NULL;
+    if (is_to_write && is_disk_in_trouble(store))
+        return false;
+    spw__order_remove(&store->order, entry);
+    entry->turn = SPW__TURN_NONE;
+    if (!is_to_write || entry->forms.object != NULL) {
+        spw__leaving_add(spw_entry_ref(entry));
+        return true;
+    }
+    if (add_packed(store, spill, entry))
+        return true;
+    spw__entry_settle(entry);
+    return false;
+}
+
+/* Begin with who was used longest ago, and its company. Returns: the weight that is
+ * leaving, 0 if nothing can. */
+static uint64_t begin(spw_store *store)
+{
+    spw__size_class of;
+    spw__spill *spill = NULL;
+    uint64_t weight = 0;
+    unsigned count = 0;
+    spw_entry *entry = spw__order_next(&store->order, &of);
+    while (entry != NULL && count < TOGETHER_MAX && begin_one(store, entry, &spill)) {
+        weight += entry->weight;
+        count++;
+        if (weight >= SPW__LARGE_BYTES)
+            break;
+        entry = spw__order_first(&store->order, of);
+    }
+    if (spill != NULL)
+        spw__spill_start(spill);
+    return weight;
+}
+
+void spw__store_settle(spw_store *store)
+{
+    const spw_store_figures *figures = &store->figures;
+    if (store->target_bytes == 0 || store->is_closed)
+        return;
+    while (store->leaving_bytes < store->in_flight_bytes &&
+           figures->live.weight + figures->packed.weight - store->leaving_weight >
+               store->target_bytes)
+        if (begin(store) == 0)
+            break;
+}
+
+int64_t spw_store_evict(spw_store *store, uint64_t excess_bytes)
+{
+    uint64_t weight = 0;
+    spw__store_lock(store);
+    uint64_t enough =
+        excess_bytes < store->in_flight_bytes ? excess_bytes : store->in_flight_bytes;
+    if (!store->is_closed && store->unpacked == 0 &&
+        (store->leaving_bytes == 0 || store->leaving_bytes < enough))
+        weight = begin(store);
+    spw__store_unlock(store);
+    return weight > 0 && weight <= INT64_MAX ? (int64_t)weight : -1;
+}
+
+bool spw_store_is_behind(spw_store *store)
+{
+    spw__store_lock(store);
+    const spw_store_figures *figures = &store->figures;
+    bool is_behind =
+        !store->is_closed && store->target_bytes > 0 &&
+        store->leaving_bytes >= store->in_flight_bytes &&
+        figures->live.weight + figures->packed.weight > store->target_bytes;
+    spw__store_unlock(store);
+    return is_behind;
+}

@@ -1,0 +1,43 @@
+/* In which order values leave memory: of those that may, the one that was used longest
+ * ago, and none that are too small to be worth it as long as there are others. */
+#ifndef SPW_STORE_EVICTION_ORDER_H
+#define SPW_STORE_EVICTION_ORDER_H
+
+#include <stdbool.h>
+
+#include "store/entry_list.h"
+
+typedef enum spw__size_class {
+    SPW__CLASS_SMALL = 0,  /* only if there is nothing else, and many together */
+    SPW__CLASS_MEDIUM = 1, /* several together */
+    SPW__CLASS_LARGE = 2,  /* alone */
+    SPW__CLASS_COUNT = 3
+} spw__size_class;
+
+enum {
+    SPW__LARGE_BYTES = 1 << 20,         /* and what medium ones are to be together */
+    SPW__SMALL_TOGETHER_BYTES = 1 << 18 /* fewer bytes of small ones stay */
+};
+
+typedef struct spw__eviction_order {
+    uint64_t small_bytes; /* fixed: lighter ones are SMALL */
+    uint64_t uses;        /* counts them, for comparing ages */
+    struct {
+        spw__entry_list entries; /* longest unused first */
+        uint64_t weight;
+    } classes[SPW__CLASS_COUNT];
+} spw__eviction_order;
+
+/* All: thread: with the store's lock held. */
+
+/* As the one used last. */
+void spw__order_add(spw__eviction_order *order, spw_entry *entry);
+void spw__order_remove(spw__eviction_order *order, spw_entry *entry);
+/* Who is to leave next. Returns: an entry, which stays in the order; NULL: nobody. In
+ * ret_class of which class: those of MEDIUM and SMALL want company. */
+spw_entry *spw__order_next(const spw__eviction_order *order,
+                           spw__size_class *ret_class);
+/* Of that class, the one after nobody: the longest unused. NULL: none is left. */
+spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of);
+
+#endif

@@ -1,0 +1,554 @@
+/* The store, simulated: a single thread does what many would, in an order that follows
+ * from a seed. Whatever blocks (a disk, a pack, an unpack) lets others act in its
+ * middle, down to a few levels, the disk fails, fills and lies, and time jumps. An
+ * array of what was put says what has to come out. A seed that fails, fails again:
+ *
+ *     simulate_store FIRST_SEED COUNT [STEPS]
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "counted_context.h"
+#include "disk_fault.h"
+#include "fake_system.h"
+#include "io_fault.h"
+#include "private_place.h"
+#include "store/read_back.h"
+#include "store/store_state.h"
+#include "stored_objects.h"
+#include "testing.h"
+
+enum { SLOTS = 24, HELD = 6, DEPTH_MAX = 3, SIZE_MAX_BYTES = 3 << 19 };
+
+/* A key, and the value that it has. */
+typedef struct slot {
+    spw_entry *entry; /* NULL: none */
+    unsigned number;
+    size_t size;
+    bool is_lost;
+} slot;
+
+/* Something that was got from an entry, and is given back later. */
+typedef struct hold {
+    spw_entry *entry;      /* pinned; NULL: none */
+    stored_object *object; /* of it */
+    spw_payload *payload;  /* or its bytes */
+    unsigned number;
+    size_t size;
+} hold;
+
+typedef struct world {
+    uint64_t seed, random;
+    counted_context counted;
+    private_place place;
+    stored_objects objects;
+    spw_store *store;
+    slot slots[SLOTS];
+    hold holds[HELD];
+    unsigned numbers, depth;
+    uint64_t now_ms;
+    uint64_t refused_packs;
+    bool disk_fails; /* for this run */
+    uint64_t losses, acquired, left, failed;
+} world;
+
+static void require(const world *w, bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "seed %" PRIu64 ": %s\n", w->seed, what);
+    abort();
+}
+
+/* splitmix64 */
+static uint64_t next(world *w)
+{
+    uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static size_t below(world *w, size_t bound)
+{
+    return (size_t)(next(w) % bound);
+}
+
+static bool one_in(world *w, size_t n)
+{
+    return below(w, n) == 0;
+}
+
+static size_t any_size(world *w)
+{
+    switch (below(w, 8)) {
+    case 0:
+        return 0;
+    case 1:
+    case 2:
+        return below(w, 4096);
+    case 3:
+        return below(w, one_in(w, 4) ? SIZE_MAX_BYTES : 100000);
+    default:
+        return below(w, 30000);
+    }
+}
+
+/* ----- what somebody does ----- */
+
+static void put(world *w, slot *s)
+{
+    spw_status status;
+    spw_entry *entry;
+    unsigned number = ++w->numbers;
+    size_t size = any_size(w);
+    char key[16];
+    size_t key_size = (size_t)snprintf(key, sizeof key, "k%zu", (size_t)(s - w->slots));
+    if (one_in(w, 3)) {
+        spw_payload *payload;
+        status =
+            stored_object_payload(w->counted.context, number, size, &payload, NULL);
+        require(w, status == SPW_STATUS_OK, "no payload");
+        status =
+            spw_store_put_packed(w->store, key, key_size, payload, size, &entry, NULL);
+    } else {
+        stored_object *object = stored_object_create(&w->objects, number, size);
+        object->cannot_pack = one_in(w, 20);
+        /* Sizes that an owner tells are wrong by much. */
+        size_t weight = one_in(w, 5) ? size / 30 : size;
+        status = spw_store_put(w->store, key, key_size, object, weight, &entry, NULL);
+    }
+    require(w, status == SPW_STATUS_OK, "put");
+    *s = (slot){.entry = entry, .number = number, .size = size};
+}
+
+static void take_out(slot *s)
+{
+    spw_entry *entry = s->entry;
+    *s = (slot){0};
+    spw_store_remove(entry);
+}
+
+static hold *free_hold(world *w)
+{
+    for (int i = 0; i < HELD; i++)
+        if (w->holds[i].entry == NULL && w->holds[i].payload == NULL)
+            return &w->holds[i];
+    return NULL;
+}
+
+/* Nobody below us on the stack, who cannot go on before we do, is at it. */
+static bool would_wait(const spw_entry *entry)
+{
+    return entry->is_coming && entry->forms.object == NULL;
+}
+
+static void acquire(world *w, slot *s)
+{
+    void *object;
+    spw_error error;
+    hold *h = free_hold(w);
+    if (h == NULL || would_wait(s->entry))
+        return;
+    spw_entry *entry = spw_entry_ref(s->entry);
+    unsigned number = s->number;
+    size_t size = s->size;
+    *h = (hold){.entry = entry};
+    spw_status status = spw_entry_acquire(entry, &object, &error);
+    if (status == SPW_STATUS_OK) {
+        stored_object_check(object, number, size);
+        *h = (hold){.entry = entry, .object = object, .number = number, .size = size};
+        w->acquired++;
+        return;
+    }
+    *h = (hold){0};
+    require(w, w->disk_fails, "a value was lost by a disk that did not fail");
+    require(w, status == SPW_STATUS_IO || status == SPW_STATUS_CORRUPT,
+            "acquire answers something else");
+    require(w, (spw_entry_forms(entry) & SPW_ENTRY_LOST) != 0 || entry->is_removed,
+            "not said to be lost");
+    if (s->entry == entry)
+        s->is_lost = true;
+    w->losses++;
+    spw_entry_unref(entry);
+}
+
+static void try_acquire(slot *s)
+{
+    stored_object *object = spw_entry_try_acquire(s->entry);
+    if (object == NULL)
+        return;
+    stored_object_check(object, s->number, s->size);
+    stored_object_unref(object);
+    spw_entry_unpin(s->entry);
+}
+
+/* Hold what would be sent. */
+static void hold_payload(world *w, slot *s)
+{
+    hold *h = free_hold(w);
+    spw_payload *payload;
+    if (h == NULL)
+        return;
+    spw_status status = spw_entry_payload(s->entry, &payload, NULL);
+    if (status == SPW_STATUS_OK)
+        *h = (hold){.payload = payload, .number = s->number, .size = s->size};
+    else
+        require(w, status == SPW_STATUS_UNSUPPORTED || s->is_lost, "payload");
+}
+
+static void calm_disk(void)
+{
+    io_fault_arm(IO_FAULT_NONE, 0, 0);
+    disk_fault_corrupt(0, 0);
+    disk_fault_cut(0);
+    disk_fault_room(UINT64_MAX);
+}
+
+static void let_go(world *w, hold *h)
+{
+    hold had = *h;
+    if (had.object == NULL && had.payload == NULL)
+        return; /* nothing, or somebody below us is about to fill it */
+    *h = (hold){0};
+    if (had.object != NULL) {
+        stored_object_check(had.object, had.number, had.size);
+        stored_object *object = had.object;
+        spw_entry_unpin(had.entry);
+        if (one_in(w, 2)) {
+            spw_entry_revive(had.entry, object);
+        } else {
+            stored_object_unref(object);
+        }
+        spw_entry_unref(had.entry);
+    } else if (had.payload != NULL) {
+        /* It is as it was, whatever became of its entry. */
+        spw_payload *read;
+        spw__read_back_figures figures = {0};
+        calm_disk();
+        unsigned depth = w->depth;
+        w->depth = DEPTH_MAX; /* nobody acts meanwhile, and brings trouble back */
+        require(w,
+                spw__read_back(w->counted.context, had.payload, &read, &figures,
+                               NULL) == SPW_STATUS_OK,
+                "what was to be sent is gone");
+        w->depth = depth;
+        stored_object_check_payload(read, had.number, had.size);
+        spw_payload_free(read);
+        spw_payload_free(had.payload);
+    }
+}
+
+static void spill(world *w, slot *s)
+{
+    spw_entry *entry = s->entry;
+    if (entry->is_leaving && entry->turn != SPW__TURN_LEAVING)
+        return;
+    (void)spw_entry_ref(entry);
+    spw_error error;
+    spw_status status = spw_entry_spill(entry, &error);
+    if (status == SPW_STATUS_OK)
+        require(w,
+                (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0 ||
+                    entry->is_removed || entry->lost != SPW_STATUS_OK,
+                "spilled, and not on disk");
+    else
+        require(w, status == SPW_STATUS_UNSUPPORTED || w->disk_fails || s->is_lost,
+                "spill fails");
+    spw_entry_unref(entry);
+}
+
+static void work(world *w)
+{
+    spw_store_event event;
+    spw_store_work(w->store, 0, &event);
+    if (event.kind == SPW_STORE_LEFT)
+        w->left++;
+    if (event.kind == SPW_STORE_FAILED)
+        w->failed++;
+    spw_entry_unref(event.entry);
+}
+
+static void evict(world *w)
+{
+    uint64_t before = w->store->figures.live.weight + w->store->figures.packed.weight;
+    int64_t weight = spw_store_evict(w->store, below(w, SIZE_MAX_BYTES));
+    require(w, weight == -1 || (uint64_t)weight <= before, "evict answers too much");
+}
+
+static void act(world *w);
+
+/* In the middle of whatever blocks. */
+static void meanwhile(void *user)
+{
+    world *w = user;
+    if (w->depth >= DEPTH_MAX)
+        return;
+    w->depth++;
+    for (size_t n = below(w, 3); n > 0; n--)
+        act(w);
+    w->depth--;
+}
+
+static void meanwhile_on_disk(void *user, disk_fault_way way)
+{
+    (void)way;
+    meanwhile(user);
+}
+
+static void trouble_disk(world *w)
+{
+    if (!w->disk_fails)
+        return;
+    switch (below(w, 7)) {
+    case 0:
+        io_fault_arm_call("spill_write", 1 + below(w, 3), one_in(w, 2) ? ENOSPC : EIO);
+        break;
+    case 1:
+        io_fault_arm_call("spill_read", 1 + below(w, 3), EIO);
+        break;
+    case 2:
+        disk_fault_corrupt(1 + below(w, 3), next(w));
+        break;
+    case 3:
+        disk_fault_cut(1 + below(w, 3));
+        break;
+    case 4:
+        disk_fault_room(below(w, 2 << 20));
+        break;
+    case 5:
+        io_fault_arm_call("spill_create", 1, EMFILE);
+        break;
+    default:
+        calm_disk();
+    }
+}
+
+static void act(world *w)
+{
+    slot *s = &w->slots[below(w, SLOTS)];
+    bool is_there = s->entry != NULL;
+    switch (below(w, 16)) {
+    case 0:
+    case 1:
+    case 2:
+        if (is_there && one_in(w, 2))
+            take_out(s);
+        if (s->entry == NULL)
+            put(w, s);
+        break;
+    case 3:
+        if (is_there)
+            take_out(s);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        if (is_there)
+            acquire(w, s);
+        break;
+    case 7:
+        if (is_there)
+            try_acquire(s);
+        break;
+    case 8:
+        if (is_there)
+            hold_payload(w, s);
+        break;
+    case 9:
+    case 10:
+        let_go(w, &w->holds[below(w, HELD)]);
+        break;
+    case 11:
+        if (is_there)
+            spill(w, s);
+        break;
+    case 12:
+        evict(w);
+        break;
+    case 13:
+        (void)spw__worker_pool_run_one(w->store->pool);
+        break;
+    case 14:
+        work(w);
+        break;
+    default:
+        if (one_in(w, 4))
+            trouble_disk(w);
+        w->now_ms += below(w, one_in(w, 10) ? 60000 : 100);
+        fake_clock_set(w->now_ms);
+    }
+}
+
+/* ----- what must be true between any two steps ----- */
+
+typedef struct tiers {
+    uint64_t counts[3], weights[3]; /* live, packed, on disk */
+} tiers;
+
+static void tally(tiers *all, const spw_entry *entry)
+{
+    const spw__forms *forms = &entry->forms;
+    int tier = forms->object != NULL ? 0 : forms->packed != NULL ? 1 : 2;
+    if (forms->object == NULL && forms->packed == NULL && forms->on_disk == NULL)
+        return;
+    all->counts[tier]++;
+    all->weights[tier] += entry->weight;
+}
+
+static void check_entry(const world *w, const spw_entry *entry)
+{
+    const spw__forms *forms = &entry->forms;
+    bool is_in_memory = forms->object != NULL || forms->packed != NULL;
+    require(w,
+            (is_in_memory || forms->on_disk != NULL) == (entry->lost == SPW_STATUS_OK),
+            "an entry has nothing and was not lost, or the other way round");
+    require(w, (forms->on_disk == NULL) == (forms->range.segment == NULL),
+            "bytes on disk without a range");
+    require(w, !entry->is_removed, "removed, and still there");
+    bool may_leave = is_in_memory && entry->pins == 0 && !entry->is_coming &&
+                     !entry->is_leaving && !entry->cannot_leave &&
+                     w->store->segments != NULL;
+    require(w, may_leave == (entry->turn == SPW__TURN_WAITING),
+            "an entry is not where it belongs");
+}
+
+/* Those that were removed, and that somebody has: each once. */
+static void tally_removed(const world *w, tiers *all)
+{
+    for (int i = 0; i < HELD; i++) {
+        const spw_entry *entry = w->holds[i].entry;
+        bool is_first = entry != NULL && entry->is_removed;
+        for (int j = 0; j < i && is_first; j++)
+            is_first = w->holds[j].entry != entry;
+        if (is_first)
+            tally(all, entry);
+    }
+}
+
+static void check(const world *w)
+{
+    const spw_store *store = w->store;
+    const spw_store_figures *figures = &store->figures;
+    const spw_store_tier *said[] = {&figures->live, &figures->packed,
+                                    &figures->on_disk};
+    tiers all = {0};
+    for (const spw_entry *entry = store->all.first; entry != NULL;
+         entry = entry->links[SPW__LINK_ALL].next) {
+        check_entry(w, entry);
+        tally(&all, entry);
+    }
+    if (store->leaving.first != NULL || store->spills > 0)
+        return; /* what was removed may be among those that are leaving */
+    tally_removed(w, &all);
+    for (int i = 0; i < 3; i++)
+        require(w, all.counts[i] == said[i]->count && all.weights[i] == said[i]->weight,
+                "the figures are not those of the entries");
+    require(w,
+            store->leaving_bytes == 0 && store->leaving_weight == 0 &&
+                store->unpacked == 0,
+            "something is leaving that nobody knows");
+}
+
+/* ----- a run ----- */
+
+static void open_world(world *w, uint64_t seed)
+{
+    *w = (world){.seed = seed, .random = seed, .now_ms = 1000000};
+    fake_clock_set(w->now_ms);
+    counted_context_open(&w->counted, 0, 0);
+    private_place_open(&w->place);
+    w->objects.context = w->counted.context;
+    w->objects.during = meanwhile;
+    w->objects.user = w;
+    w->disk_fails = one_in(w, 2);
+    disk_fault_reset();
+    disk_fault_during(DISK_FAULT_READING | DISK_FAULT_WRITING | DISK_FAULT_CREATING,
+                      meanwhile_on_disk, w);
+    static const uint64_t LIMITS[] = {0, 1 << 20, 8 << 20, 64 << 20};
+    static const uint64_t TARGETS[] = {0, 1, 200000, 4 << 20};
+    spw_store_directory directory = {.path = w->place.directory,
+                                     .limit_bytes = LIMITS[below(w, 4)]};
+    if (directory.limit_bytes > 0 && directory.limit_bytes < (64 << 20))
+        w->disk_fails = true; /* it fills */
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    options.ops = stored_object_ops;
+    options.self = &w->objects;
+    options.directories = &directory;
+    options.directory_count = one_in(w, 20) ? 0 : 1;
+    options.target_bytes = TARGETS[below(w, 4)];
+    options.in_flight_bytes = one_in(w, 3) ? 100000 : 0;
+    options.file_bytes = one_in(w, 2) ? 200000 : 2 << 20;
+    options.codec = one_in(w, 4) ? SPW_CODEC_LZ4 : SPW_CODEC_NONE;
+    require(w,
+            spw__store_create(w->counted.context, &options, 0, &w->store, NULL) ==
+                SPW_STATUS_OK,
+            "create");
+}
+
+static void close_world(world *w)
+{
+    disk_fault_during(0, NULL, NULL);
+    w->objects.during = NULL;
+    for (int i = 0; i < HELD; i++)
+        let_go(w, &w->holds[i]);
+    if (one_in(w, 2)) {
+        /* All that is there comes out. */
+        calm_disk();
+        for (int i = 0; i < SLOTS; i++)
+            if (w->slots[i].entry != NULL && !w->slots[i].is_lost) {
+                acquire(w, &w->slots[i]);
+                let_go(w, &w->holds[0]);
+            }
+    }
+    bool is_first = one_in(w, 2);
+    for (int i = 0; i < SLOTS && is_first; i++)
+        if (w->slots[i].entry != NULL)
+            take_out(&w->slots[i]);
+    spw_store_free(w->store);
+    for (int i = 0; i < SLOTS && !is_first; i++)
+        if (w->slots[i].entry != NULL)
+            take_out(&w->slots[i]);
+    require(w, w->objects.live == 0, "objects are left");
+    counted_context_close(&w->counted);
+    private_place_close(&w->place);
+    fake_clock_set(0);
+    calm_disk();
+    disk_fault_reset();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        fprintf(stderr, "usage: %s FIRST_SEED COUNT [STEPS]\n", argv[0]);
+        return 2;
+    }
+    uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
+    uint64_t steps = argc > 3 ? strtoull(argv[3], NULL, 10) : 150;
+    uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, runs = 0;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        static world w;
+        open_world(&w, seed);
+        for (uint64_t i = 0; i < steps; i++) {
+            act(&w);
+            check(&w);
+        }
+        losses += w.losses;
+        acquired += w.acquired;
+        left += w.left;
+        failed += w.failed;
+        moved += w.store->figures.moved_bytes;
+        close_world(&w);
+        runs++;
+    }
+    printf("simulated %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64
+           " values got, %" PRIu64 " times values left, %" PRIu64 " failures, %" PRIu64
+           " lost by a bad disk, %" PRIu64 " bytes moved\n",
+           runs, first, acquired, left, failed, losses, moved);
+    return acquired > 0 && left > 0 ? 0 : 1;
+}

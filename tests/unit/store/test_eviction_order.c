@@ -1,0 +1,89 @@
+/* Who leaves next: by age among those worth writing, small ones only when there is
+ * nothing else and enough of them. */
+#include "store/eviction_order.h"
+
+#include <string.h>
+
+#include "store/store_state.h"
+#include "testing.h"
+
+enum { SMALL = 4096, MEDIUM = 100000, LARGE = SPW__LARGE_BYTES };
+
+static void add(spw__eviction_order *order, spw_entry *entry, uint64_t weight)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->weight = weight;
+    spw__order_add(order, entry);
+}
+
+static void the_longest_unused_leaves_first_whatever_its_class(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    spw_entry entries[4];
+    spw__size_class of;
+    add(&order, &entries[0], LARGE);
+    add(&order, &entries[1], MEDIUM);
+    add(&order, &entries[2], 10 * (uint64_t)LARGE);
+    add(&order, &entries[3], MEDIUM);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(spw__order_next(&order, &of), &entries[i]);
+        assert_int_equal(of, i % 2 == 0 ? SPW__CLASS_LARGE : SPW__CLASS_MEDIUM);
+        assert_ptr_equal(spw__order_first(&order, of), &entries[i]);
+        spw__order_remove(&order, &entries[i]);
+    }
+    assert_null(spw__order_next(&order, &of));
+}
+
+static void using_one_again_makes_it_the_last(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    spw_entry entries[2];
+    spw__size_class of;
+    add(&order, &entries[0], LARGE);
+    add(&order, &entries[1], LARGE);
+    spw__order_remove(&order, &entries[0]);
+    spw__order_add(&order, &entries[0]);
+    assert_ptr_equal(spw__order_next(&order, &of), &entries[1]);
+}
+
+static void small_ones_stay_as_long_as_there_are_others(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    enum { COUNT = SPW__SMALL_TOGETHER_BYTES / (SMALL - 1) + 1 };
+    static spw_entry entries[COUNT];
+    spw_entry medium;
+    spw__size_class of;
+    for (int i = 0; i < COUNT; i++)
+        add(&order, &entries[i], SMALL - 1);
+    add(&order, &medium, SMALL);
+    assert_ptr_equal(spw__order_next(&order, &of), &medium);
+    spw__order_remove(&order, &medium);
+    assert_ptr_equal(spw__order_next(&order, &of), &entries[0]);
+    assert_int_equal(of, SPW__CLASS_SMALL);
+}
+
+static void a_few_small_ones_never_leave(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    enum { COUNT = SPW__SMALL_TOGETHER_BYTES / (SMALL - 1) };
+    static spw_entry entries[COUNT];
+    spw__size_class of;
+    for (int i = 0; i < COUNT; i++)
+        add(&order, &entries[i], SMALL - 1);
+    assert_null(spw__order_next(&order, &of));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_longest_unused_leaves_first_whatever_its_class),
+        cmocka_unit_test(using_one_again_makes_it_the_last),
+        cmocka_unit_test(small_ones_stay_as_long_as_there_are_others),
+        cmocka_unit_test(a_few_small_ones_never_leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* Reading back: the bytes that were written, in few reads, or an error and never
+ * others. */
+#include "store/read_back.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "disk_fault.h"
+#include "file_payloads.h"
+#include "io_fault.h"
+#include "memory/checksum.h"
+#include "payloads.h"
+#include "torture.h"
+
+/* The payload of these sizes in a file, with checksums. */
+static spw_status in_file(torture *t, const size_t *sizes, size_t count,
+                          spw_payload **ret_payload)
+{
+    spw_payload *plain = NULL, *payload = NULL;
+    spw_status status = payload_make_in_file(t->context, sizes, count, UINT64_MAX, 7,
+                                             &plain, &t->error);
+    if (status == SPW_STATUS_OK)
+        status = spw_payload_create(t->context, count, &payload, &t->error);
+    for (size_t i = 0; i < count && status == SPW_STATUS_OK; i++) {
+        spw_slice slice = spw_payload_slices(plain)[i];
+        if (slice.kind == SPW_MEMORY_FILE) {
+            static char bytes[1 << 20];
+            assert_int_equal(pread(spw_file_descriptor(slice.file), bytes, slice.size,
+                                   (off_t)slice.offset),
+                             slice.size);
+            slice.checksum = spw__checksum(bytes, slice.size);
+            slice.flags |= SPW_SLICE_HAS_CHECKSUM;
+            (void)spw_file_ref(slice.file);
+        } else {
+            (void)spw_buffer_ref(slice.buffer);
+        }
+        status = spw_payload_append(payload, &slice, &t->error);
+        assert_ok(status); /* it was made with room for all of them */
+    }
+    spw_payload_free(plain);
+    if (status != SPW_STATUS_OK) {
+        spw_payload_free(payload);
+        return status;
+    }
+    *ret_payload = payload;
+    return SPW_STATUS_OK;
+}
+
+static const size_t SIZES[] = {0, 1, 100, 63, 65536, 0, 400000, 5, 7};
+
+static void what_was_written_comes_back(void **state)
+{
+    torture *t = *state;
+    spw_payload *on_disk = NULL, *read = NULL;
+    spw__read_back_figures figures = {0};
+    TRY(in_file(t, SIZES, COUNT_OF(SIZES), &on_disk));
+    TRY(spw__read_back(t->context, on_disk, &read, &figures, &t->error));
+    payload_assert(read, SIZES, COUNT_OF(SIZES), 7);
+    for (size_t i = 0; i < COUNT_OF(SIZES); i++)
+        assert_int_equal(spw_payload_slices(read)[i].flags & SPW_SLICE_HAS_CHECKSUM, 0);
+    assert_true(figures.read_bytes >= spw_payload_bytes(on_disk));
+end:
+    spw_payload_free(read);
+    spw_payload_free(on_disk);
+}
+
+static void many_small_slices_are_read_together(void **state)
+{
+    torture *t = *state;
+    enum { COUNT = 64 };
+    size_t sizes[COUNT];
+    spw_payload *on_disk, *read;
+    spw__read_back_figures figures = {0};
+    for (size_t i = 0; i < COUNT; i++)
+        sizes[i] = 50 + i % 100;
+    assert_ok(in_file(t, sizes, COUNT, &on_disk));
+    uint64_t before = io_fault_calls_of("spill_read");
+    assert_ok(spw__read_back(t->context, on_disk, &read, &figures, NULL));
+    assert_true(io_fault_calls_of("spill_read") - before <= 2);
+    payload_assert(read, sizes, COUNT, 7);
+    spw_payload_free(read);
+    spw_payload_free(on_disk);
+}
+
+static void a_large_slice_has_memory_of_its_own(void **state)
+{
+    torture *t = *state;
+    const size_t sizes[] = {100, 1 << 20, 100};
+    spw_payload *on_disk, *read;
+    spw__read_back_figures figures = {0};
+    assert_ok(in_file(t, sizes, COUNT_OF(sizes), &on_disk));
+    assert_ok(spw__read_back(t->context, on_disk, &read, &figures, NULL));
+    const spw_slice *slices = spw_payload_slices(read);
+    assert_int_equal(spw_buffer_size(slices[1].buffer), 1 << 20);
+    assert_ptr_not_equal(slices[0].buffer, slices[1].buffer);
+    spw_payload_free(read);
+    spw_payload_free(on_disk);
+}
+
+static void a_wrong_bit_anywhere_is_found(void **state)
+{
+    torture *t = *state;
+    const size_t sizes[] = {40, 70, 3000};
+    spw_payload *on_disk, *read;
+    assert_ok(in_file(t, sizes, COUNT_OF(sizes), &on_disk));
+    const spw_slice *slices = spw_payload_slices(on_disk);
+    uint64_t end = slices[2].offset + slices[2].size - slices[0].offset;
+    for (uint64_t bit = 0; bit < 8 * end; bit += 7) {
+        uint64_t byte = slices[0].offset + bit / 8;
+        bool is_wanted = false;
+        for (size_t i = 0; i < COUNT_OF(sizes); i++)
+            is_wanted |=
+                byte >= slices[i].offset && byte < slices[i].offset + slices[i].size;
+        spw__read_back_figures figures = {0};
+        disk_fault_corrupt(1, bit);
+        spw_status status =
+            spw__read_back(t->context, on_disk, &read, &figures, &t->error);
+        assert_int_equal(status, is_wanted ? SPW_STATUS_CORRUPT : SPW_STATUS_OK);
+        if (status == SPW_STATUS_OK)
+            spw_payload_free(read);
+    }
+    spw_payload_free(on_disk);
+}
+
+static void a_file_that_ends_too_early_is_corrupt(void **state)
+{
+    torture *t = *state;
+    spw_payload *on_disk, *read;
+    spw__read_back_figures figures = {0};
+    assert_ok(in_file(t, SIZES, COUNT_OF(SIZES), &on_disk));
+    payload_cut_file(on_disk, 6, 399999);
+    assert_status(spw__read_back(t->context, on_disk, &read, &figures, &t->error),
+                  CORRUPT);
+    spw_payload_free(on_disk);
+}
+
+int main(void)
+{
+    const struct CMUnitTest scenarios[] = {SCENARIO(what_was_written_comes_back)};
+    const struct CMUnitTest tests[] = {
+        SCENARIO(many_small_slices_are_read_together),
+        SCENARIO(a_large_slice_has_memory_of_its_own),
+        SCENARIO(a_wrong_bit_anywhere_is_found),
+        SCENARIO(a_file_that_ends_too_early_is_corrupt),
+    };
+    int failures = cmocka_run_group_tests(scenarios, NULL, NULL) +
+                   cmocka_run_group_tests(tests, NULL, NULL);
+    return failures + TORTURE_SUITE("read back", scenarios);
+}

@@ -1,6 +1,6 @@
 /* Frames in and out. Outgoing memory is wrapped: a reference (bytes) or an export (all
- * else) keeps it alive until the library lets go of it, which it does with the GIL held
- * only. Incoming memory is exported through Buffer. */
+ * else) keeps it alive until the library lets go of it, on a thread of Python's.
+ * Incoming memory is exported through Buffer. */
 #include "frames.h"
 
 #include "buffer_type.h"
@@ -10,15 +10,20 @@
  * decode as bytes, and a copy of them does not pin the region of their neighbours. */
 #define METADATA_BYTES_LIMIT (64 * 1024)
 
+/* A store lets go where it has given up the GIL. */
 static void release_object(void *user)
 {
+    PyGILState_STATE gil = PyGILState_Ensure();
     Py_DECREF((PyObject *)user);
+    PyGILState_Release(gil);
 }
 
 static void release_view(void *user)
 {
+    PyGILState_STATE gil = PyGILState_Ensure();
     PyBuffer_Release(user);
     PyMem_Free(user);
+    PyGILState_Release(gil);
 }
 
 static spw_slice slice_of(spw_buffer *buffer, uint32_t flags)

@@ -5,8 +5,9 @@
 #include "module_state.h"
 
 /* Wrap the objects of a list, without copying those that are contiguous. The payload
- * keeps them referenced and exported; it must be freed with the GIL held.
- * Returns: a payload of the caller's, NULL with an exception set. */
+ * keeps them referenced and exported; it must be freed on a thread of Python's, with
+ * the GIL held or given up. Returns: a payload of the caller's, NULL with an exception
+ * set. */
 spw_payload *payload_from_frames(module_state *state, PyObject *frames);
 
 /* The frames of a received payload, which stays the caller's.

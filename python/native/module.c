@@ -13,6 +13,7 @@
 #include "native_figures.h"
 #include "pool_functions.h"
 #include "raise_status.h"
+#include "store_type.h"
 
 static PyObject *native_version(PyObject *module, PyObject *ignored)
 {
@@ -60,6 +61,13 @@ static int add_types(PyObject *module, module_state *state)
     state->merged_type = merged_type_create(module);
     if (state->merged_type == NULL || PyModule_AddType(module, state->merged_type) < 0)
         return -1;
+    state->store_type = store_type_create(module);
+    if (state->store_type == NULL || PyModule_AddType(module, state->store_type) < 0)
+        return -1;
+    state->store_entry_type = store_entry_type_create(module);
+    if (state->store_entry_type == NULL ||
+        PyModule_AddType(module, state->store_entry_type) < 0)
+        return -1;
     return 0;
 }
 
@@ -87,6 +95,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->listener_type);
     Py_VISIT(state->meetings_type);
     Py_VISIT(state->merged_type);
+    Py_VISIT(state->store_type);
+    Py_VISIT(state->store_entry_type);
     Py_VISIT(state->error_type);
     return 0;
 }
@@ -100,6 +110,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->listener_type);
     Py_CLEAR(state->meetings_type);
     Py_CLEAR(state->merged_type);
+    Py_CLEAR(state->store_type);
+    Py_CLEAR(state->store_entry_type);
     Py_CLEAR(state->error_type);
     Py_CLEAR(state->name_status);
     return 0;

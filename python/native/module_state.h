@@ -20,6 +20,8 @@ typedef struct module_state {
     PyTypeObject *listener_type;
     PyTypeObject *meetings_type;
     PyTypeObject *merged_type;
+    PyTypeObject *store_type;
+    PyTypeObject *store_entry_type;
     PyObject *error_type;  /* SpillwayError */
     PyObject *name_status; /* "status", interned */
 } module_state;

@@ -1,0 +1,549 @@
+/* Store and StoreEntry. Whatever may wait for a disk or run a callback of the store's
+ * is called without the GIL; what only looks keeps it.
+ *
+ * A value that left memory while somebody still uses it is not read again: each time an
+ * entry hands its value out it notes a weak reference, and gives it back by that.
+ *
+ * Not tracked by the garbage collector, which cannot see the values that a store has; a
+ * value that refers back to its store lives until it is removed, or the store closed.
+ */
+#include "store_type.h"
+
+#include "frames.h"
+#include "integer_arguments.h"
+#include "raise_status.h"
+#include "stored_values.h"
+
+typedef struct store_object {
+    PyObject_HEAD spw_store *store; /* NULL until it is made */
+    stored_values values;           /* its self */
+} store_object;
+
+typedef struct entry_object {
+    PyObject_HEAD PyObject *store; /* one reference: its entries keep it */
+    spw_entry *entry;              /* one reference, and another until it is removed */
+    bool is_removed;
+    PyObject *weak; /* of the value handed out last, or NULL */
+} entry_object;
+
+/* ----- values ----- */
+
+/* Note a value, if it is of a kind that can be. */
+static void note(entry_object *self, PyObject *value)
+{
+    PyObject *weak = PyWeakref_NewRef(value, NULL);
+    if (weak == NULL)
+        PyErr_Clear(); /* most small values cannot be, and need not */
+    PyObject *before = self->weak;
+    self->weak = weak;
+    Py_XDECREF(before);
+}
+
+/* The value that was handed out and that somebody still has. Returns: a new reference,
+ * or NULL, without an exception. */
+static PyObject *noted(entry_object *self)
+{
+    if (self->weak == NULL)
+        return NULL;
+    PyObject *value = PyWeakref_GetObject(self->weak); /* borrowed */
+    return value == NULL || value == Py_None ? NULL : Py_NewRef(value);
+}
+
+/* What a call of the store answered, as an exception: that of pack or unpack if there
+ * is one. */
+static PyObject *raise_answer(module_state *state, const spw_error *error)
+{
+    return PyErr_Occurred() ? NULL : raise_status(state, error);
+}
+
+static spw_entry *entry_of(PyObject *object)
+{
+    return ((entry_object *)object)->entry;
+}
+
+/* The value of an entry, pinned, if nobody has to be waited for. Returns: a new
+ * reference, or NULL, without an exception. */
+static PyObject *pin_at_hand(entry_object *self)
+{
+    PyObject *value = spw_entry_try_acquire(self->entry);
+    if (value != NULL)
+        return value;
+    PyObject *known = noted(self);
+    if (known == NULL)
+        return NULL;
+    spw_entry_revive(self->entry, known); /* takes it */
+    return spw_entry_try_acquire(self->entry);
+}
+
+/* The value of an entry, pinned: a new reference. NULL with an exception set. */
+static PyObject *pin(PyObject *object)
+{
+    entry_object *self = (entry_object *)object;
+    void *value = pin_at_hand(self);
+    if (value == NULL) {
+        spw_error error;
+        spw_status status;
+        Py_BEGIN_ALLOW_THREADS;
+        status = spw_entry_acquire(self->entry, &value, &error);
+        Py_END_ALLOW_THREADS;
+        if (status != SPW_STATUS_OK)
+            return raise_answer(module_state_of(object), &error);
+    }
+    note(self, value);
+    return value;
+}
+
+static PyObject *entry_acquire(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    return pin(object);
+}
+
+static PyObject *entry_try_acquire(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    PyObject *value = pin_at_hand((entry_object *)object);
+    if (value == NULL)
+        Py_RETURN_NONE;
+    note((entry_object *)object, value);
+    return value;
+}
+
+static PyObject *entry_unpin(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    spw_entry_unpin(entry_of(object));
+    Py_RETURN_NONE;
+}
+
+static PyObject *entry_get(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    PyObject *value = pin(object);
+    if (value != NULL)
+        spw_entry_unpin(entry_of(object));
+    return value;
+}
+
+static PyObject *entry_spill(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    spw_error error;
+    spw_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = spw_entry_spill(entry_of(object), &error);
+    Py_END_ALLOW_THREADS;
+    if (status != SPW_STATUS_OK)
+        return raise_answer(module_state_of(object), &error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *entry_remove(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    entry_object *self = (entry_object *)object;
+    if (!self->is_removed) {
+        self->is_removed = true;
+        spw_store_remove(self->entry);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *entry_get_forms(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    return PyLong_FromUnsignedLong(spw_entry_forms(entry_of(object)));
+}
+
+static PyObject *entry_get_weight(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    return PyLong_FromUnsignedLongLong(spw_entry_weight(entry_of(object)));
+}
+
+static void entry_dealloc(PyObject *object)
+{
+    entry_object *self = (entry_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (!self->is_removed)
+        spw_store_remove(self->entry);
+    spw_entry_unref(self->entry);
+    Py_XDECREF(self->weak);
+    Py_DECREF(self->store);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* Takes: the reference of spw_store_put, also on failure. */
+static PyObject *entry_wrap(PyObject *store, spw_entry *entry)
+{
+    entry_object *self =
+        PyObject_New(entry_object, module_state_of(store)->store_entry_type);
+    if (self == NULL) {
+        spw_store_remove(entry);
+        return NULL;
+    }
+    self->store = Py_NewRef(store);
+    self->entry = spw_entry_ref(entry);
+    self->is_removed = false;
+    self->weak = NULL;
+    return (PyObject *)self;
+}
+
+/* ----- stores ----- */
+
+static spw_store *store_of(PyObject *object)
+{
+    return ((store_object *)object)->store;
+}
+
+/* From a sequence of (path, limit): paths as the file system has them. */
+typedef struct directory_list {
+    spw_store_directory *items;
+    PyObject **paths; /* bytes: what the items borrow */
+    Py_ssize_t count;
+} directory_list;
+
+static void directories_clear(directory_list *list)
+{
+    for (Py_ssize_t i = 0; i < list->count; i++)
+        Py_DECREF(list->paths[i]);
+    PyMem_Free(list->paths);
+    PyMem_Free(list->items);
+}
+
+static int add_directory(directory_list *list, PyObject *pair)
+{
+    PyObject *path = NULL;
+    uint64_t limit;
+    if (!PyTuple_Check(pair)) {
+        PyErr_SetString(PyExc_TypeError, "directories are pairs of a path and a limit");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(pair, "O&O&", PyUnicode_FSConverter, &path, bytes_argument,
+                          &limit))
+        return -1;
+    list->paths[list->count] = path;
+    list->items[list->count++] =
+        (spw_store_directory){.path = PyBytes_AsString(path), .limit_bytes = limit};
+    return 0;
+}
+
+static int directories_parse(PyObject *given, directory_list *ret_list)
+{
+    *ret_list = (directory_list){0};
+    PyObject *pairs = PySequence_List(given);
+    if (pairs == NULL)
+        return -1;
+    Py_ssize_t count = PyList_Size(pairs);
+    ret_list->items = PyMem_Calloc((size_t)count + 1, sizeof *ret_list->items);
+    ret_list->paths = PyMem_Calloc((size_t)count + 1, sizeof *ret_list->paths);
+    int answer = 0;
+    if (ret_list->items == NULL || ret_list->paths == NULL) {
+        PyErr_NoMemory();
+        answer = -1;
+    }
+    for (Py_ssize_t i = 0; i < count && answer == 0; i++)
+        answer = add_directory(ret_list, PyList_GetItem(pairs, i));
+    Py_DECREF(pairs);
+    if (answer < 0)
+        directories_clear(ret_list);
+    return answer;
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"pack",  "unpack",  "directories", "target", "in_flight",
+                            "small", "threads", "codec",       NULL};
+    module_state *state = PyType_GetModuleState(type);
+    PyObject *pack, *unpack, *directories;
+    const char *codec = "";
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    directory_list list;
+    spw_error error;
+    unsigned threads = 0;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "OOO|$O&O&O&O&s:Store", names, &pack, &unpack, &directories,
+            bytes_argument, &options.target_bytes, bytes_argument,
+            &options.in_flight_bytes, bytes_argument, &options.small_bytes,
+            threads_argument, &threads, &codec))
+        return NULL;
+    if (directories_parse(directories, &list) < 0)
+        return NULL;
+    store_object *self = PyObject_New(store_object, type);
+    if (self == NULL) {
+        directories_clear(&list);
+        return NULL;
+    }
+    self->store = NULL;
+    self->values = (stored_values){
+        .state = state, .pack = Py_NewRef(pack), .unpack = Py_NewRef(unpack)};
+    options.ops = stored_value_ops;
+    options.self = &self->values;
+    options.directories = list.items;
+    options.directory_count = (size_t)list.count;
+    options.threads = threads;
+    options.codec = (uint32_t)spw_codec_by_name(codec);
+    spw_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = spw_store_create(state->context, &options, &self->store, &error);
+    Py_END_ALLOW_THREADS;
+    directories_clear(&list);
+    if (status == SPW_STATUS_OK)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return raise_status(state, &error);
+}
+
+static void store_dealloc(PyObject *object)
+{
+    store_object *self = (store_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    spw_store_free(self->store);
+    Py_DECREF(self->values.pack);
+    Py_DECREF(self->values.unpack);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *store_put(PyObject *object, PyObject *args)
+{
+    const char *key;
+    Py_ssize_t key_size;
+    PyObject *value;
+    uint64_t weight;
+    spw_entry *entry;
+    spw_error error;
+    if (!PyArg_ParseTuple(args, "s#OO&:put", &key, &key_size, &value, bytes_argument,
+                          &weight))
+        return NULL;
+    Py_INCREF(value);
+    if (spw_store_put(store_of(object), key, (size_t)key_size, value, weight, &entry,
+                      &error) != SPW_STATUS_OK) {
+        Py_DECREF(value);
+        return raise_status(module_state_of(object), &error);
+    }
+    PyObject *wrapped = entry_wrap(object, entry);
+    if (wrapped != NULL)
+        note((entry_object *)wrapped, value);
+    return wrapped;
+}
+
+static PyObject *store_put_packed(PyObject *object, PyObject *args)
+{
+    module_state *state = module_state_of(object);
+    const char *key;
+    Py_ssize_t key_size;
+    PyObject *frames;
+    uint64_t weight;
+    spw_entry *entry;
+    spw_error error;
+    if (!PyArg_ParseTuple(args, "s#OO&:put_packed", &key, &key_size, &frames,
+                          bytes_argument, &weight))
+        return NULL;
+    spw_payload *payload = payload_from_frames(state, frames);
+    if (payload == NULL)
+        return NULL;
+    if (spw_store_put_packed(store_of(object), key, (size_t)key_size, payload, weight,
+                             &entry, &error) != SPW_STATUS_OK) {
+        spw_payload_free(payload);
+        return raise_status(state, &error);
+    }
+    return entry_wrap(object, entry);
+}
+
+static PyObject *store_evict(PyObject *object, PyObject *excess)
+{
+    uint64_t bytes;
+    if (!bytes_argument(excess, &bytes))
+        return NULL;
+    return PyLong_FromLongLong(spw_store_evict(store_of(object), bytes));
+}
+
+static PyObject *store_is_behind(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    return PyBool_FromLong(spw_store_is_behind(store_of(object)));
+}
+
+/* A failure as an exception object. With the GIL; none is set afterwards. */
+static PyObject *take_exception(module_state *state, const spw_error *error)
+{
+    PyObject *type, *value, *traceback;
+    if (!PyErr_Occurred())
+        (void)raise_status(state, error);
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        (void)PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+static PyObject *store_work(PyObject *object, PyObject *args)
+{
+    int timeout_ms;
+    spw_store_event event;
+    if (!PyArg_ParseTuple(args, "i:work", &timeout_ms))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    spw_store_work(store_of(object), timeout_ms, &event);
+    Py_END_ALLOW_THREADS;
+    if (event.kind != SPW_STORE_FAILED)
+        return Py_BuildValue("(IOO)", event.kind, Py_None, Py_None);
+    size_t key_size;
+    const char *key = spw_entry_key(event.entry, &key_size);
+    PyObject *exception = take_exception(module_state_of(object), &event.error);
+    PyObject *answer =
+        Py_BuildValue("(Is#N)", event.kind, key, (Py_ssize_t)key_size, exception);
+    spw_entry_unref(event.entry);
+    return answer;
+}
+
+static PyObject *store_close(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    spw_store_close(store_of(object));
+    Py_RETURN_NONE;
+}
+
+static PyObject *tier(const spw_store_tier *one)
+{
+    return Py_BuildValue("{sKsKsK}", "count", (unsigned long long)one->count, "weight",
+                         (unsigned long long)one->weight, "bytes",
+                         (unsigned long long)one->bytes);
+}
+
+/* Add a number to a dict. */
+static int add_number(PyObject *dict, const char *name, uint64_t number)
+{
+    PyObject *value = PyLong_FromUnsignedLongLong(number);
+    int answer = value != NULL ? PyDict_SetItemString(dict, name, value) : -1;
+    Py_XDECREF(value);
+    return answer;
+}
+
+static PyObject *store_figures(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    spw_store_figures f;
+    spw_store_read_figures(store_of(object), &f);
+    PyObject *all =
+        Py_BuildValue("{sNsNsNsN}", "live", tier(&f.live), "packed", tier(&f.packed),
+                      "on_disk", tier(&f.on_disk), "clean", tier(&f.clean));
+    const struct {
+        const char *name;
+        uint64_t number;
+    } numbers[] = {
+        {"disk_bytes", f.disk_bytes},
+        {"files", f.files},
+        {"leaving_bytes", f.leaving_bytes},
+        {"packs", f.packs},
+        {"unpacks", f.unpacks},
+        {"writes", f.writes},
+        {"reads", f.reads},
+        {"drops", f.drops},
+        {"written_bytes", f.written_bytes},
+        {"read_bytes", f.read_bytes},
+        {"moved_bytes", f.moved_bytes},
+        {"pack_ns", f.pack_ns},
+        {"unpack_ns", f.unpack_ns},
+        {"write_ns", f.write_ns},
+        {"read_ns", f.read_ns},
+        {"compress_ns", f.compress_ns},
+        {"decompress_ns", f.decompress_ns},
+        {"failures", f.failures},
+        {"losses", f.losses},
+    };
+    for (size_t i = 0; all != NULL && i < sizeof numbers / sizeof numbers[0]; i++)
+        if (add_number(all, numbers[i].name, numbers[i].number) < 0)
+            Py_CLEAR(all);
+    return all;
+}
+
+/* ----- the types ----- */
+
+PyTypeObject *store_entry_type_create(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"acquire", entry_acquire, METH_NOARGS,
+         "The value, which stays in memory until unpin; read from disk and unpacked if "
+         "need be, once for all who ask."},
+        {"get", entry_get, METH_NOARGS, "acquire and unpin."},
+        {"remove", entry_remove, METH_NOARGS,
+         "Take the value out of its store, without reading it."},
+        {"spill", entry_spill, METH_NOARGS,
+         "Write the value to disk, and wait for that; raises what pack raises."},
+        {"try_acquire", entry_try_acquire, METH_NOARGS,
+         "As acquire, but None where it would wait for a disk or for unpacking."},
+        {"unpin", entry_unpin, METH_NOARGS, "End what acquire began."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef attributes[] = {
+        {"forms", entry_get_forms, NULL,
+         "What there is of it: 1 live, 2 packed, 4 on disk, 8 lost.", NULL},
+        {"weight", entry_get_weight, NULL, "In bytes, as put was told.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "A value of a Store. One that was never removed is when nobody "
+                    "refers to it any more."},
+        {Py_tp_dealloc, entry_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, attributes},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "spillway._native.StoreEntry",
+        .basicsize = sizeof(entry_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+                 Py_TPFLAGS_IMMUTABLETYPE,
+        .slots = slots,
+    };
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+PyTypeObject *store_type_create(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"close", store_close, METH_NOARGS,
+         "Write nothing more, and have work answer that it is closed."},
+        {"evict", store_evict, METH_O,
+         "evict(excess, /)\n--\n\n"
+         "Start that the value used longest ago leaves memory. The weight in bytes "
+         "that "
+         "is leaving, or -1."},
+        {"figures", store_figures, METH_NOARGS, "What it has and did."},
+        {"is_behind", store_is_behind, METH_NOARGS,
+         "Whether who makes new values should wait for those that are leaving."},
+        {"put", store_put, METH_VARARGS,
+         "put(key, value, weight, /)\n--\n\nPut a value in. A StoreEntry."},
+        {"put_packed", store_put_packed, METH_VARARGS,
+         "put_packed(key, frames, weight, /)\n--\n\n"
+         "Put a value in as pack would return it. A StoreEntry."},
+        {"work", store_work, METH_VARARGS,
+         "work(timeout_ms, /)\n--\n\n"
+         "Pack what is to leave and let go of what has left, until something happened: "
+         "(kind, key, exception)."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc,
+         "Store(pack, unpack, directories, *, target=0, in_flight=0, small=0, "
+         "threads=0, codec=\"\")\n--\n\n"
+         "Values that leave memory when it is short, for directories: pairs of a path "
+         "and a limit in bytes, 0 for none."},
+        {Py_tp_new, store_new},
+        {Py_tp_dealloc, store_dealloc},
+        {Py_tp_methods, methods},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "spillway._native.Store",
+        .basicsize = sizeof(store_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+        .slots = slots,
+    };
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}

@@ -2,7 +2,7 @@
 nothing is decided."""
 
 from collections.abc import Buffer as BufferProtocol
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 class SpillwayError(OSError):
@@ -18,6 +18,68 @@ class Buffer:
 class Merged:
     """Frames that lie side by side, as one piece of memory, which keeps them exported.
     Supports the buffer protocol: bytes, one dimension, writeable if all frames are."""
+
+class Store:
+    """Values that leave memory when it is short, for directories: pairs of a path and a
+    limit in bytes, 0 for none. `pack` makes a list of buffers of a value, `unpack` a
+    value of such a list. `target`: bytes in memory above which values leave;
+    `in_flight`: bytes that leave at once; `small`: values of fewer bytes leave only in
+    company; `threads` for disks; 0 for the defaults. `codec`: "", "lz4" or "zstd"."""
+
+    def __init__(
+        self,
+        pack: Callable[[Any], list[BufferProtocol]],
+        unpack: Callable[[list[bytes | memoryview]], Any],
+        directories: Iterable[tuple[str, int]],
+        *,
+        target: int = 0,
+        in_flight: int = 0,
+        small: int = 0,
+        threads: int = 0,
+        codec: str = "",
+    ) -> None: ...
+    def put(self, key: str, value: Any, weight: int, /) -> StoreEntry:
+        """Put a value in. The key is for messages; weight: bytes that it counts for."""
+    def put_packed(
+        self, key: str, frames: list[BufferProtocol], weight: int, /
+    ) -> StoreEntry:
+        """Put a value in as `pack` would return it."""
+    def evict(self, excess: int, /) -> int:
+        """Start that the value used longest ago leaves memory. The weight in bytes that
+        is leaving, or -1: `excess` bytes are leaving already, or nothing can."""
+    def is_behind(self) -> bool:
+        """Whether who makes new values should wait for those that are leaving."""
+    def work(self, timeout_ms: int, /) -> tuple[int, str | None, BaseException | None]:
+        """Pack what is to leave, and let go of what has left, until something happened:
+        (kind, key, exception). Kinds: 0 time is up (-1 ms: never), 1 the store is
+        closed, 2 values have left, 3 a value cannot leave: its key, and why."""
+    def figures(self) -> dict[str, Any]: ...
+    def close(self) -> None:
+        """Write nothing more, and have `work` answer that it is closed."""
+
+class StoreEntry:
+    """A value of a `Store`. One that was never removed is when nobody refers to it any
+    more. Any thread; what waits gives up the GIL."""
+
+    @property
+    def forms(self) -> int:
+        """What there is of it: 1 live, 2 packed, 4 on disk, 8 lost; a sum of them."""
+    @property
+    def weight(self) -> int: ...
+    def acquire(self) -> Any:
+        """The value, which stays in memory until `unpin`; read from disk and unpacked
+        if need be, once for all who ask. Raises what `unpack` raises, and SpillwayError
+        (IO, CORRUPT: what was on disk is lost; CLOSED)."""
+    def try_acquire(self) -> Any | None:
+        """As `acquire`, but None where it would wait for a disk or for unpacking."""
+    def unpin(self) -> None: ...
+    def get(self) -> Any:
+        """`acquire` and `unpin`."""
+    def spill(self) -> None:
+        """Write the value to disk, and wait for that. Raises what `pack` raises, and
+        SpillwayError (IO, LIMIT_EXCEEDED: it stays as it is)."""
+    def remove(self) -> None:
+        """Take the value out of its store, without reading it."""
 
 class Completions:
     """The threads that move large bodies for one event loop, `threads` of them (0: by

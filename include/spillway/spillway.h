@@ -13,6 +13,7 @@
  *   codec.h       compression, and decompression of what stock peers of Dask send
  *   sink.h        where what arrives goes, decided before it is read
  *   store.h       values that leave memory when it is short, and come back
+ *   stored_ranges.h  what a store has on disk, for who sends it
  *   connection.h  messages over TCP, driven by readiness
  *   reactor.h     threads for what is large, and the way back from them
  *   listener.h    accepting connections
@@ -54,6 +55,7 @@
 #include "spillway/same_host.h"
 #include "spillway/sink.h"
 #include "spillway/store.h"
+#include "spillway/stored_ranges.h"
 
 /* The version of the library in use, which may be newer than the header's.
  * Returns: a string that lives for ever, such as "0.1.0". Thread: any. */

@@ -22,6 +22,7 @@ typedef struct connection_object {
     PyObject_HEAD spw_connection *connection; /* closed or not, until deallocation */
     PyObject *completions;                    /* NULL: it was given none */
     PyObject *meetings;                       /* NULL: it has not met its peer */
+    bool has_threads;                         /* it was given completions */
     bool is_busy;
     bool is_close_due;       /* close() came while is_busy */
     bool was_open;           /* what open answers while is_busy */
@@ -82,6 +83,7 @@ PyObject *connection_wrap(module_state *state, spw_connection *connection,
     self->connection = connection;
     self->completions = Py_XNewRef(completions);
     self->meetings = NULL;
+    self->has_threads = completions != NULL;
     spw_connection_set_user(connection, self);
     self->is_busy = false;
     self->is_close_due = false;
@@ -220,7 +222,7 @@ static PyObject *connection_send(PyObject *object, PyObject *frames)
 {
     connection_object *self = (connection_object *)object;
     module_state *state = module_state_of(object);
-    spw_payload *payload = payload_from_frames(state, frames);
+    spw_payload *payload = payload_from_frames(state, frames, self->has_threads);
     if (payload == NULL)
         return NULL;
     if (!enter(self)) {

@@ -4,6 +4,7 @@
 #include "frames.h"
 
 #include "buffer_type.h"
+#include "file_range_type.h"
 #include "raise_status.h"
 
 /* The first frame is the message's msgpack, read once: small ones are cheaper to
@@ -116,24 +117,34 @@ static bool wrap_exporter(module_state *state, PyObject *frame, spw_slice *ret_s
     return true;
 }
 
-static bool append_frame(module_state *state, spw_payload *payload, PyObject *frame)
+static bool wrap(module_state *state, PyObject *frame, bool by_file,
+                 spw_slice *ret_slice)
+{
+    if (PyBytes_Check(frame))
+        return wrap_bytes(state, frame, SPW_SLICE_TRANSIENT, ret_slice);
+    return (by_file && file_range_slice(state, frame, ret_slice)) ||
+           wrap_exporter(state, frame, ret_slice);
+}
+
+static bool append_frame(module_state *state, spw_payload *payload, PyObject *frame,
+                         bool by_file)
 {
     spw_slice slice;
-    bool is_wrapped = PyBytes_Check(frame)
-                          ? wrap_bytes(state, frame, SPW_SLICE_TRANSIENT, &slice)
-                          : wrap_exporter(state, frame, &slice);
-    if (!is_wrapped)
+    if (!wrap(state, frame, by_file, &slice))
         return false;
     spw_error error;
     if (spw_payload_append(payload, &slice, &error) != SPW_STATUS_OK) {
-        spw_buffer_unref(slice.buffer);
+        if (slice.kind == SPW_MEMORY_FILE)
+            spw_file_unref(slice.file);
+        else
+            spw_buffer_unref(slice.buffer);
         raise_status(state, &error);
         return false;
     }
     return true;
 }
 
-spw_payload *payload_from_frames(module_state *state, PyObject *frames)
+spw_payload *payload_from_frames(module_state *state, PyObject *frames, bool by_file)
 {
     if (!PyList_Check(frames)) {
         PyErr_Format(PyExc_TypeError, "frames must be a list, not %R", Py_TYPE(frames));
@@ -149,7 +160,7 @@ spw_payload *payload_from_frames(module_state *state, PyObject *frames)
     /* An exporter may run code that changes the list: look at its size each time. */
     for (Py_ssize_t i = 0; i < PyList_Size(frames); i++) {
         PyObject *frame = Py_NewRef(PyList_GetItem(frames, i));
-        bool is_appended = append_frame(state, payload, frame);
+        bool is_appended = append_frame(state, payload, frame, by_file);
         Py_DECREF(frame);
         if (!is_appended) {
             spw_payload_free(payload);
@@ -219,7 +230,31 @@ static PyObject *metadata_bytes(module_state *state, const spw_slice *slice)
     return bytes;
 }
 
-PyObject *frames_from_payload(module_state *state, const spw_payload *payload)
+static PyObject *received_frame(module_state *state, const spw_slice *slices, size_t i,
+                                region_view *region)
+{
+    return i == 0 && slices[i].size <= METADATA_BYTES_LIMIT
+               ? metadata_bytes(state, &slices[i])
+               : slice_view(state, &slices[i], region);
+}
+
+static PyObject *stored_frame(module_state *state, const spw_slice *slices, size_t i,
+                              region_view *region)
+{
+    if (slices[i].kind == SPW_MEMORY_FILE && slices[i].size > 0)
+        return file_range_wrap(state, &slices[i]);
+    /* A view of a pickle would not be known as one when it is sent. */
+    return (slices[i].flags & SPW_SLICE_TRANSIENT) != 0 &&
+                   slices[i].size <= METADATA_BYTES_LIMIT
+               ? metadata_bytes(state, &slices[i])
+               : slice_view(state, &slices[i], region);
+}
+
+/* A list of what make makes of each slice. */
+static PyObject *make_frames(module_state *state, const spw_payload *payload,
+                             PyObject *(*make)(module_state *state,
+                                               const spw_slice *slices, size_t i,
+                                               region_view *region))
 {
     size_t count = spw_payload_count(payload);
     const spw_slice *slices = spw_payload_slices(payload);
@@ -228,9 +263,7 @@ PyObject *frames_from_payload(module_state *state, const spw_payload *payload)
         return NULL;
     region_view region = {NULL, NULL};
     for (size_t i = 0; i < count; i++) {
-        PyObject *frame = i == 0 && slices[i].size <= METADATA_BYTES_LIMIT
-                              ? metadata_bytes(state, &slices[i])
-                              : slice_view(state, &slices[i], &region);
+        PyObject *frame = make(state, slices, i, &region);
         if (frame == NULL) {
             Py_CLEAR(frames);
             break;
@@ -240,4 +273,14 @@ PyObject *frames_from_payload(module_state *state, const spw_payload *payload)
     }
     Py_XDECREF(region.view);
     return frames;
+}
+
+PyObject *frames_from_payload(module_state *state, const spw_payload *payload)
+{
+    return make_frames(state, payload, received_frame);
+}
+
+PyObject *frames_from_stored(module_state *state, const spw_payload *payload)
+{
+    return make_frames(state, payload, stored_frame);
 }

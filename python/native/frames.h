@@ -6,12 +6,17 @@
 
 /* Wrap the objects of a list, without copying those that are contiguous. The payload
  * keeps them referenced and exported; it must be freed on a thread of Python's, with
- * the GIL held or given up. Returns: a payload of the caller's, NULL with an exception
- * set. */
-spw_payload *payload_from_frames(module_state *state, PyObject *frames);
+ * the GIL held or given up. A FileRange is a range of its file if by_file says so, and
+ * otherwise read, here and now.
+ * Returns: a payload of the caller's, NULL with an exception set. */
+spw_payload *payload_from_frames(module_state *state, PyObject *frames, bool by_file);
 
 /* The frames of a received payload, which stays the caller's.
  * Returns: a new list, NULL with an exception set. */
 PyObject *frames_from_payload(module_state *state, const spw_payload *payload);
+
+/* The frames of a payload that a store has: those on disk are FileRange, of which
+ * nothing is read. Returns: a new list, NULL with an exception set. */
+PyObject *frames_from_stored(module_state *state, const spw_payload *payload);
 
 #endif

@@ -6,6 +6,7 @@
 #include "completions_type.h"
 #include "connection_type.h"
 #include "decompress.h"
+#include "file_range_type.h"
 #include "listener_type.h"
 #include "meetings_type.h"
 #include "merge_functions.h"
@@ -50,6 +51,10 @@ static int add_types(PyObject *module, module_state *state)
     if (state->connection_type == NULL ||
         PyModule_AddType(module, state->connection_type) < 0)
         return -1;
+    state->file_range_type = file_range_type_create(module);
+    if (state->file_range_type == NULL ||
+        PyModule_AddType(module, state->file_range_type) < 0)
+        return -1;
     state->listener_type = listener_type_create(module);
     if (state->listener_type == NULL ||
         PyModule_AddType(module, state->listener_type) < 0)
@@ -92,6 +97,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->buffer_type);
     Py_VISIT(state->completions_type);
     Py_VISIT(state->connection_type);
+    Py_VISIT(state->file_range_type);
     Py_VISIT(state->listener_type);
     Py_VISIT(state->meetings_type);
     Py_VISIT(state->merged_type);
@@ -107,6 +113,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->buffer_type);
     Py_CLEAR(state->completions_type);
     Py_CLEAR(state->connection_type);
+    Py_CLEAR(state->file_range_type);
     Py_CLEAR(state->listener_type);
     Py_CLEAR(state->meetings_type);
     Py_CLEAR(state->merged_type);

@@ -17,6 +17,7 @@ typedef struct module_state {
     PyTypeObject *buffer_type;
     PyTypeObject *completions_type;
     PyTypeObject *connection_type;
+    PyTypeObject *file_range_type;
     PyTypeObject *listener_type;
     PyTypeObject *meetings_type;
     PyTypeObject *merged_type;

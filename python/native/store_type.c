@@ -138,6 +138,22 @@ static PyObject *entry_spill(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *entry_frames(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    module_state *state = module_state_of(object);
+    spw_payload *payload;
+    spw_error error;
+    spw_status status = spw_entry_payload(entry_of(object), &payload, &error);
+    if (status == SPW_STATUS_UNSUPPORTED)
+        Py_RETURN_NONE;
+    if (status != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    PyObject *frames = frames_from_stored(state, payload);
+    spw_payload_free(payload);
+    return frames;
+}
+
 static PyObject *entry_remove(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -341,7 +357,7 @@ static PyObject *store_put_packed(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "s#OO&:put_packed", &key, &key_size, &frames,
                           bytes_argument, &weight))
         return NULL;
-    spw_payload *payload = payload_from_frames(state, frames);
+    spw_payload *payload = payload_from_frames(state, frames, false);
     if (payload == NULL)
         return NULL;
     if (spw_store_put_packed(store_of(object), key, (size_t)key_size, payload, weight,
@@ -470,6 +486,9 @@ PyTypeObject *store_entry_type_create(PyObject *module)
         {"acquire", entry_acquire, METH_NOARGS,
          "The value, which stays in memory until unpin; read from disk and unpacked if "
          "need be, once for all who ask."},
+        {"frames", entry_frames, METH_NOARGS,
+         "What pack made of the value, in memory or as FileRange, of which nothing is "
+         "read; None if it is live only."},
         {"get", entry_get, METH_NOARGS, "acquire and unpin."},
         {"remove", entry_remove, METH_NOARGS,
          "Take the value out of its store, without reading it."},

@@ -24,7 +24,7 @@ static spw_status pack(void *self, void *object, spw_payload **ret_payload,
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *frames = PyObject_CallFunctionObjArgs(values->pack, object, NULL);
     if (frames != NULL)
-        payload = payload_from_frames(values->state, frames);
+        payload = payload_from_frames(values->state, frames, false);
     Py_XDECREF(frames);
     PyGILState_Release(gil);
     if (payload == NULL)

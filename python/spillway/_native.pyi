@@ -15,6 +15,35 @@ class Buffer:
     """One piece of memory of the library's. Supports the buffer protocol: writeable,
     bytes, one dimension, on a 64-byte boundary."""
 
+class FileRange:
+    """A frame of a stored value that is on disk, of which nothing has been read.
+    `Connection.send` sends it from there. Supports the buffer protocol, for everybody
+    else: its bytes are then read, verified and kept.
+
+    Raises
+    ------
+    SpillwayError
+        From whatever reads: CORRUPT when the bytes are not those that were written, IO
+        when the disk fails.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """How large it is in memory."""
+    @property
+    def writeable(self) -> bool:
+        """As the frame was that was stored."""
+    @property
+    def is_compressed(self) -> bool:
+        """Whether it is on disk in other bytes, and has to be read to be sent."""
+    @property
+    def checksum(self) -> int | None:
+        """XXH3 of its bytes; None if it is compressed or has none."""
+    def verify(self) -> None:
+        """Read through it, with little memory, and raise if it is not what was
+        written."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class Merged:
     """Frames that lie side by side, as one piece of memory, which keeps them exported.
     Supports the buffer protocol: bytes, one dimension, writeable if all frames are."""
@@ -75,6 +104,10 @@ class StoreEntry:
     def unpin(self) -> None: ...
     def get(self) -> Any:
         """`acquire` and `unpin`."""
+    def frames(self) -> list[bytes | memoryview | FileRange] | None:
+        """What `pack` made of the value, as it is: in memory, or on disk and not read;
+        None if it is live only. Does not wait. Raises SpillwayError: CLOSED when it was
+        removed, IO or CORRUPT when it is lost."""
     def spill(self) -> None:
         """Write the value to disk, and wait for that. Raises what `pack` raises, and
         SpillwayError (IO, LIMIT_EXCEEDED: it stays as it is)."""
@@ -122,9 +155,11 @@ class Connection:
     def open(self) -> bool: ...
     def local(self) -> tuple[str, int]: ...
     def peer(self) -> tuple[str, int]: ...
-    def send(self, frames: list[BufferProtocol]) -> int:
+    def send(self, frames: list[BufferProtocol | FileRange]) -> int:
         """Queue a message, send what the socket takes now, and return its bytes on the
-        wire. The frames stay referenced until they are sent."""
+        wire. The frames stay referenced until they are sent. A `FileRange` is sent from
+        its file by a thread; where the connection has none, for it was given no
+        completions, it is read here."""
     def queued_bytes(self) -> int: ...
     @property
     def received_bytes(self) -> int:

@@ -13,3 +13,21 @@ uint64_t spw__checksum(const void *data, size_t size)
 {
     return XXH3_64bits(data, size);
 }
+
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(spw__checksum_state), "room for it");
+_Static_assert(_Alignof(XXH3_state_t) <= _Alignof(spw__checksum_state), "its boundary");
+
+void spw__checksum_begin(spw__checksum_state *state)
+{
+    (void)XXH3_64bits_reset((XXH3_state_t *)state->inside);
+}
+
+void spw__checksum_add(spw__checksum_state *state, const void *data, size_t size)
+{
+    (void)XXH3_64bits_update((XXH3_state_t *)state->inside, data, size);
+}
+
+uint64_t spw__checksum_end(const spw__checksum_state *state)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)state->inside);
+}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "memory/checksum.h"
 #include "payloads.h"
 #include "testing.h"
 
@@ -93,6 +94,68 @@ end:
     spw_file_unref(file);
     spw_payload_free(plain);
     return status;
+}
+
+/* The checksum of what is in the file. */
+static uint64_t checksum_of(const spw_slice *slice)
+{
+    static char bytes[3 << 20];
+    assert_true(slice->size <= sizeof bytes);
+    assert_int_equal(pread(spw_file_descriptor(slice->file), bytes, slice->size,
+                           (off_t)slice->offset),
+                     slice->size);
+    return spw__checksum(bytes, slice->size);
+}
+
+spw_status payload_make_stored(spw_context *context, const size_t *sizes, size_t count,
+                               unsigned seed, spw_payload **ret_payload,
+                               spw_error *error)
+{
+    spw_payload *plain = NULL, *payload = NULL;
+    spw_status status =
+        payload_make_in_file(context, sizes, count, UINT64_MAX, seed, &plain, error);
+    if (status == SPW_STATUS_OK)
+        status = spw_payload_create(context, count, &payload, error);
+    for (size_t i = 0; i < count && status == SPW_STATUS_OK; i++) {
+        spw_slice slice = spw_payload_slices(plain)[i];
+        slice.checksum = checksum_of(&slice);
+        slice.flags |= SPW_SLICE_HAS_CHECKSUM;
+        (void)spw_file_ref(slice.file);
+        /* It was made with room for all of them. */
+        assert_ok(spw_payload_append(payload, &slice, NULL));
+    }
+    spw_payload_free(plain);
+    if (status == SPW_STATUS_OK)
+        *ret_payload = payload;
+    return status;
+}
+
+spw_status payload_make_stored_at(spw_context *context, uint64_t offset, size_t size,
+                                  unsigned seed, spw_payload **ret_payload,
+                                  spw_error *error)
+{
+    spw_payload *payload;
+    spw_status status = payload_make_stored(context, &size, 1, seed, &payload, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    /* What is there is moved, and the slice with it. */
+    spw_slice slice = spw_payload_slices(payload)[0];
+    int descriptor = spw_file_descriptor(slice.file);
+    char bytes[4096];
+    assert_true(size <= sizeof bytes);
+    assert_int_equal(pread(descriptor, bytes, size, (off_t)slice.offset), size);
+    write_at(descriptor, offset, bytes, size);
+    slice.offset = offset;
+    (void)spw_file_ref(slice.file);
+    spw_payload_free(payload);
+    status = spw_payload_create(context, 1, &payload, error);
+    if (status != SPW_STATUS_OK) {
+        spw_file_unref(slice.file);
+        return status;
+    }
+    assert_ok(spw_payload_append(payload, &slice, NULL));
+    *ret_payload = payload;
+    return SPW_STATUS_OK;
 }
 
 void payload_cut_file(const spw_payload *payload, size_t frame, uint64_t kept)

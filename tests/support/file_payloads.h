@@ -14,6 +14,15 @@ unsigned file_count_descriptors(void);
 spw_status payload_make_in_file(spw_context *context, const size_t *sizes, size_t count,
                                 uint64_t in_file, unsigned seed,
                                 spw_payload **ret_payload, spw_error *error);
+/* The same with all frames in the file, and their checksums, as a store has them; none
+ * larger than 3 MiB. */
+spw_status payload_make_stored(spw_context *context, const size_t *sizes, size_t count,
+                               unsigned seed, spw_payload **ret_payload,
+                               spw_error *error);
+/* One frame, a store's too, that begins behind bytes of which a file has none. */
+spw_status payload_make_stored_at(spw_context *context, uint64_t offset, size_t size,
+                                  unsigned seed, spw_payload **ret_payload,
+                                  spw_error *error);
 /* Cut the file of a payload's frame so that kept bytes of the frame remain. */
 void payload_cut_file(const spw_payload *payload, size_t frame, uint64_t kept);
 

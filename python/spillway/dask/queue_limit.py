@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from distributed.utils import nbytes
+
 from spillway.dask.pool_trimmer import memory_limit
 from spillway.dask.size_setting import configured_bytes
 
@@ -37,4 +39,4 @@ def limit_in_force(configured: int | None) -> int:
 
 def is_small(frames: Iterable[bytes | memoryview]) -> bool:
     """Whether a message never waits."""
-    return sum(memoryview(frame).nbytes for frame in frames) <= SMALL_BYTES
+    return sum(map(nbytes, frames)) <= SMALL_BYTES

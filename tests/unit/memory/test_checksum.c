@@ -69,12 +69,29 @@ static void one_bit_makes_it_another(void **state)
     }
 }
 
+static void pieces_make_the_same(void **state)
+{
+    (void)state;
+    unsigned char data[LARGEST];
+    make_data(data);
+    for (size_t piece = 1; piece <= LARGEST; piece += 101) {
+        spw__checksum_state sum;
+        spw__checksum_begin(&sum);
+        assert_int_equal(spw__checksum_end(&sum), VECTORS[0].sum);
+        for (size_t at = 0; at < LARGEST; at += piece)
+            spw__checksum_add(&sum, data + at,
+                              piece < LARGEST - at ? piece : LARGEST - at);
+        assert_int_equal(spw__checksum_end(&sum), VECTORS[12].sum);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_xxh3),
         cmocka_unit_test(it_does_not_depend_on_where_the_bytes_are),
         cmocka_unit_test(one_bit_makes_it_another),
+        cmocka_unit_test(pieces_make_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

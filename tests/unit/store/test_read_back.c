@@ -8,43 +8,8 @@
 #include "disk_fault.h"
 #include "file_payloads.h"
 #include "io_fault.h"
-#include "memory/checksum.h"
 #include "payloads.h"
 #include "torture.h"
-
-/* The payload of these sizes in a file, with checksums. */
-static spw_status in_file(torture *t, const size_t *sizes, size_t count,
-                          spw_payload **ret_payload)
-{
-    spw_payload *plain = NULL, *payload = NULL;
-    spw_status status = payload_make_in_file(t->context, sizes, count, UINT64_MAX, 7,
-                                             &plain, &t->error);
-    if (status == SPW_STATUS_OK)
-        status = spw_payload_create(t->context, count, &payload, &t->error);
-    for (size_t i = 0; i < count && status == SPW_STATUS_OK; i++) {
-        spw_slice slice = spw_payload_slices(plain)[i];
-        if (slice.kind == SPW_MEMORY_FILE) {
-            static char bytes[1 << 20];
-            assert_int_equal(pread(spw_file_descriptor(slice.file), bytes, slice.size,
-                                   (off_t)slice.offset),
-                             slice.size);
-            slice.checksum = spw__checksum(bytes, slice.size);
-            slice.flags |= SPW_SLICE_HAS_CHECKSUM;
-            (void)spw_file_ref(slice.file);
-        } else {
-            (void)spw_buffer_ref(slice.buffer);
-        }
-        status = spw_payload_append(payload, &slice, &t->error);
-        assert_ok(status); /* it was made with room for all of them */
-    }
-    spw_payload_free(plain);
-    if (status != SPW_STATUS_OK) {
-        spw_payload_free(payload);
-        return status;
-    }
-    *ret_payload = payload;
-    return SPW_STATUS_OK;
-}
 
 static const size_t SIZES[] = {0, 1, 100, 63, 65536, 0, 400000, 5, 7};
 
@@ -53,7 +18,8 @@ static void what_was_written_comes_back(void **state)
     torture *t = *state;
     spw_payload *on_disk = NULL, *read = NULL;
     spw__read_back_figures figures = {0};
-    TRY(in_file(t, SIZES, COUNT_OF(SIZES), &on_disk));
+    TRY(payload_make_stored(t->context, SIZES, COUNT_OF(SIZES), 7, &on_disk,
+                            &t->error));
     TRY(spw__read_back(t->context, on_disk, &read, &figures, &t->error));
     payload_assert(read, SIZES, COUNT_OF(SIZES), 7);
     for (size_t i = 0; i < COUNT_OF(SIZES); i++)
@@ -73,7 +39,7 @@ static void many_small_slices_are_read_together(void **state)
     spw__read_back_figures figures = {0};
     for (size_t i = 0; i < COUNT; i++)
         sizes[i] = 50 + i % 100;
-    assert_ok(in_file(t, sizes, COUNT, &on_disk));
+    assert_ok(payload_make_stored(t->context, sizes, COUNT, 7, &on_disk, &t->error));
     uint64_t before = io_fault_calls_of("spill_read");
     assert_ok(spw__read_back(t->context, on_disk, &read, &figures, NULL));
     assert_true(io_fault_calls_of("spill_read") - before <= 2);
@@ -88,7 +54,8 @@ static void a_large_slice_has_memory_of_its_own(void **state)
     const size_t sizes[] = {100, 1 << 20, 100};
     spw_payload *on_disk, *read;
     spw__read_back_figures figures = {0};
-    assert_ok(in_file(t, sizes, COUNT_OF(sizes), &on_disk));
+    assert_ok(payload_make_stored(t->context, sizes, COUNT_OF(sizes), 7, &on_disk,
+                                  &t->error));
     assert_ok(spw__read_back(t->context, on_disk, &read, &figures, NULL));
     const spw_slice *slices = spw_payload_slices(read);
     assert_int_equal(spw_buffer_size(slices[1].buffer), 1 << 20);
@@ -102,7 +69,8 @@ static void a_wrong_bit_anywhere_is_found(void **state)
     torture *t = *state;
     const size_t sizes[] = {40, 70, 3000};
     spw_payload *on_disk, *read;
-    assert_ok(in_file(t, sizes, COUNT_OF(sizes), &on_disk));
+    assert_ok(payload_make_stored(t->context, sizes, COUNT_OF(sizes), 7, &on_disk,
+                                  &t->error));
     const spw_slice *slices = spw_payload_slices(on_disk);
     uint64_t end = slices[2].offset + slices[2].size - slices[0].offset;
     for (uint64_t bit = 0; bit < 8 * end; bit += 7) {
@@ -127,7 +95,8 @@ static void a_file_that_ends_too_early_is_corrupt(void **state)
     torture *t = *state;
     spw_payload *on_disk, *read;
     spw__read_back_figures figures = {0};
-    assert_ok(in_file(t, SIZES, COUNT_OF(SIZES), &on_disk));
+    assert_ok(payload_make_stored(t->context, SIZES, COUNT_OF(SIZES), 7, &on_disk,
+                                  &t->error));
     payload_cut_file(on_disk, 6, 399999);
     assert_status(spw__read_back(t->context, on_disk, &read, &figures, &t->error),
                   CORRUPT);

@@ -435,6 +435,21 @@ static void a_file_larger_than_the_budget_is_sent(void **state)
     raw_pair_close(&pair);
 }
 
+static void a_range_may_begin_past_4_gib(void **state)
+{
+    torture *t = *state;
+    const size_t size = 3000;
+    loopback pair;
+    spw_payload *payload;
+    uint64_t bytes;
+    assert_ok(loopback_open_away(t->context, 2, 0, &pair, NULL));
+    assert_ok(
+        payload_make_stored_at(t->context, UINT64_C(5) << 30, size, 6, &payload, NULL));
+    assert_ok(spw_connection_send(pair.client, payload, &bytes, NULL));
+    assert_ok(loopback_receive_made(t, pair.server, pair.client, &size, 1, 6));
+    loopback_close(&pair);
+}
+
 /* Large bodies go from memory to memory there, and ranges of files by the stream. */
 static void to_a_peer_of_the_same_host_files_go_by_the_stream(void **state)
 {
@@ -462,6 +477,7 @@ int main(void)
         SCENARIO(release_callbacks_run_only_in_reap_and_close),
         SCENARIO(a_full_queue_refuses_and_recovers),
         SCENARIO(a_small_message_needs_no_budget),
+        SCENARIO(a_range_may_begin_past_4_gib),
         SCENARIO(no_descriptor_is_kept),
         SCENARIO(the_owner_never_reads_a_file),
         SCENARIO(without_completions_a_file_is_refused),

@@ -3,6 +3,7 @@
 #include "module_state.h"
 
 #include "buffer_type.h"
+#include "checksum_function.h"
 #include "completions_type.h"
 #include "connection_type.h"
 #include "decompress.h"
@@ -145,6 +146,9 @@ PyMODINIT_FUNC PyInit__native(void)
         {"buffer_offset", native_buffer_offset, METH_O,
          "buffer_offset(view, /)\n--\n\n"
          "How many bytes into the memory of its owner a view begins."},
+        {"checksum", native_checksum, METH_O,
+         "checksum(frame, /)\n--\n\n"
+         "XXH3 with 64 bits of a frame, as stored frames have it."},
         {"decompress", (PyCFunction)(void (*)(void))native_decompress,
          METH_VARARGS | METH_KEYWORDS,
          "decompress(codec, frames)\n--\n\n"

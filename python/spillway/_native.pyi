@@ -243,6 +243,10 @@ def buffer_offset(view: BufferProtocol, /) -> int:
         When the view does not say whose memory it has.
     """
 
+def checksum(frame: BufferProtocol, /) -> int:
+    """XXH3 with 64 bits of a frame, as `FileRange.checksum` has it. Gives up the GIL
+    where it is large."""
+
 def decompress(codec: str, frames: list[BufferProtocol]) -> memoryview:
     """Decompress the shards of one buffer side by side into one aligned `Buffer`."""
 

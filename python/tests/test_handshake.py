@@ -5,6 +5,7 @@ from distributed.protocol import to_serialize
 
 from comm_pairs import OURS, STOCK, comms, exchanged
 from message_shapes import MIB, noise
+from spillway.dask import handshake
 from spillway.dask.comm import SpillwayComm
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -12,9 +13,9 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 async def test_two_spillway_peers_find_each_other():
     async with comms(OURS, OURS) as (near, far):
-        assert near.peer_features == far.peer_features == {"unsplit"}
+        assert near.peer_features == far.peer_features == {"unsplit", "checksums"}
         told = near.remote_info["spillway"]
-        assert (told["wire"], told["features"]) == (1, ("unsplit",))
+        assert (told["wire"], told["features"]) == (1, handshake.FEATURES)
 
 
 @pytest.mark.parametrize("pair", [(OURS, STOCK), (STOCK, OURS)], ids="-".join)
@@ -50,7 +51,7 @@ async def test_another_wire_version_or_garbage_is_treated_as_stock(theirs, monke
     options = {"handshake_overrides": {"spillway": theirs}}
     async with comms(OURS, OURS, connect_options=options) as (near, far):
         assert far.peer_features == frozenset()
-        assert near.peer_features == {"unsplit"}
+        assert near.peer_features == {"unsplit", "checksums"}
         assert await shards_of(far, near, array) == 11
         assert await shards_of(near, far, array) == 1
 

@@ -19,6 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
+from spillway.dask import checksums
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
 
@@ -105,6 +106,7 @@ def _serialized(
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
     if not deserialize:
         return Serialized(header, sub_frames)
+    checksums.verify(header, sub_frames)
     header, sub_frames = _plain(header, sub_frames)
     if deserializers is not None and "pickle" not in deserializers:
         if pickles_inside(header):

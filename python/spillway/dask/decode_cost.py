@@ -1,9 +1,9 @@
 """What it will cost to decode a message, in bytes that decoding has to go through.
 
-Buffers stay where they were received and cost nothing. What costs is pickles and what
-is compressed. The headers say which frames those are; they are looked at only in
-messages that are large enough to matter, and that have few enough values for the look
-to be cheap.
+Buffers stay where they were received and cost nothing. What costs is pickles, and what
+is compressed or has a checksum. The headers say which frames those are; they are looked
+at only in messages that are large enough to matter, and that have few enough values for
+the look to be cheap.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,8 @@ import msgpack
 from distributed.protocol.serialize import msgpack_decode_default
 from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes
+
+from spillway.dask import checksums
 
 MANY_FRAMES = 500
 """Of a message with more frames than that the whole counts."""
@@ -43,6 +45,8 @@ def decode_bytes(frames: list[bytes | memoryview], total_bytes: int) -> int:
 def _value_bytes(header: dict[str, Any], frames: list[bytes | memoryview]) -> int:
     sizes = [nbytes(frame) for frame in frames]
     codecs = header.get("compression") or (None,) * len(sizes)
+    if checksums.KEY in header:
+        return sum(sizes)
     packed = sum(size for codec, size in zip(codecs, sizes, strict=True) if codec)
     if "pickled-obj" in header:
         return packed  # the pickle is in the header

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from spillway.dask import checksums
+
 KEY = "spillway"
 
 WIRE_VERSION = 1
 """Changes when what one sends cannot be read by the other."""
 
-FEATURES: tuple[str, ...] = ("unsplit",)
+FEATURES: tuple[str, ...] = ("unsplit", checksums.FEATURE)
 """Names that both must have before either uses one."""
 
 _HOST = "host"

@@ -3,13 +3,22 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import MutableMapping
 from pathlib import Path
 
 import msgpack
+from distributed.protocol.serialize import (
+    merge_and_deserialize,
+    msgpack_decode_default,
+    msgpack_encode_default,
+)
 
 from spillway import _native
+from spillway.dask.value_encoder import serialize
 
 LIVE, PACKED, ON_DISK, LOST = 1, 2, 4, 8
+
+WEIGHT = 1 << 20
 
 
 class Unpacked(Exception):
@@ -18,11 +27,6 @@ class Unpacked(Exception):
 
 def refuse(frames):
     raise Unpacked
-
-
-def as_header(header):
-    """The first frame of a value, as a worker's store has it."""
-    return msgpack.packb(header)
 
 
 @contextlib.contextmanager
@@ -58,3 +62,58 @@ def spoil(content):
                 file.write(bytes([content[0] ^ 1]))
                 spoilt += 1
     assert spoilt
+
+
+class MiniStore(MutableMapping):
+    """What a worker's data is to who sends it: a mapping, entries, and somebody who is
+    told of losses. It does not have None."""
+
+    def __init__(self, native):
+        self.native = native
+        self.on_lost = self.lost = None
+        self.entries = {}
+
+    def entry(self, key):
+        return self.entries.get(key)
+
+    def __getitem__(self, key):
+        return self.entries[key].get()
+
+    def __setitem__(self, key, value):
+        self.entries[key] = self.native.put(repr(key), value, WEIGHT)
+
+    def put_packed(self, key, value):
+        self.entries[key] = self.native.put_packed(repr(key), pack(value), WEIGHT)
+
+    def __delitem__(self, key):
+        self.entries.pop(key).remove()
+
+    def __iter__(self):
+        return iter(self.entries)
+
+    def __len__(self):
+        return len(self.entries)
+
+
+def pack(value):
+    header, frames = serialize(value, on_error="raise")
+    return [
+        msgpack.packb(header, default=msgpack_encode_default, use_bin_type=True),
+        *frames,
+    ]
+
+
+def unpack(frames):
+    header = msgpack.unpackb(
+        frames[0],
+        object_hook=msgpack_decode_default,
+        use_list=False,
+        strict_map_key=False,
+    )
+    return merge_and_deserialize(header, frames[1:])
+
+
+@contextlib.contextmanager
+def mini_store(**options):
+    with store(pack, unpack, **options) as made:
+        yield MiniStore(made)

@@ -60,6 +60,7 @@ def test_a_packed_value_has_those_that_it_came_in():
 def test_of_a_value_on_disk_nothing_is_read():
     with store() as made:
         entry = on_disk(made)
+        held = stats()["budget"]["held"]
         frames = entry.frames()
         assert all(type(frame) is _native.FileRange for frame in frames)
         assert [frame.nbytes for frame in frames] == [6, 6, 300_000, 99]
@@ -68,8 +69,7 @@ def test_of_a_value_on_disk_nothing_is_read():
         assert all(frame.checksum is not None for frame in frames)
         assert nbytes(frames[2]) == 300_000
         assert not is_small(frames)
-        held = stats()["budget"]["held"]
-        assert held == 0
+        assert stats()["budget"]["held"] == held
         assert made.figures()["reads"] == 0
 
 

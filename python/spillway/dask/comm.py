@@ -124,6 +124,11 @@ class SpillwayComm(Comm):
         """Features that the peer and we have in common; none with a stock peer."""
         return handshake.features_in_common(self.remote_info)
 
+    @property
+    def sends_files(self) -> bool:
+        """Whether there are threads that send what is in files, from there."""
+        return self._stream.has_threads
+
     def _meet(self) -> None:
         """After the handshake, which is Dask's: if the peer may share our host, expect
         it where we said."""

@@ -107,7 +107,7 @@ def _serialized(
     if not deserialize:
         return Serialized(header, sub_frames)
     checksums.verify(header, sub_frames)
-    header, sub_frames = _plain(header, sub_frames)
+    header, sub_frames = plain(header, sub_frames)
     if deserializers is not None and "pickle" not in deserializers:
         if pickles_inside(header):
             raise TypeError(f"it is pickled, and only {deserializers} are allowed")
@@ -130,11 +130,12 @@ def pickles_inside(header: Any) -> bool:
 def _pickled(frames: list, offset: int) -> Any:
     header = msgpack.unpackb(frames[offset])
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
-    header, sub_frames = _plain(header, sub_frames)
+    header, sub_frames = plain(header, sub_frames)
     return pickle.loads(header["pickled-obj"], buffers=sub_frames)
 
 
-def _plain(header: dict, frames: list) -> tuple[dict, list]:
+def plain(header: dict, frames: list) -> tuple[dict, list]:
+    """A value's header and frames without compression."""
     if "compression" in header:
         with context_meter.meter("decompress"):  # of whatever is compressed, as in Dask
             if any(header["compression"]):

@@ -344,6 +344,30 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
 }
 
 
+STORE_GET_DATA: tuple[Relies, ...] = (
+    # A worker has attributes handlers, by operation, transfer_outgoing_count, _bytes,
+    # both with _total, and _log, transfer_outgoing_count_limit, scheduler_delay,
+    # status, and state with tasks (which have nbytes) and actors.
+    _is(
+        "distributed.worker:Worker.get_data",
+        "async (self, comm, keys, who=None, serializers=None)",
+    ),
+    Relies("distributed.core:context_meter_to_server_digest", takes=("digest_tag",)),
+    Relies("distributed.core:Status.dont_reply"),
+    Relies("distributed.core:Status.paused"),
+    Relies("distributed.metrics:ContextMeter.meter", takes=("label", "func")),
+    Relies(
+        "distributed.metrics:ContextMeter.digest_metric",
+        takes=("label", "value", "unit"),
+    ),
+    Relies("distributed.comm.addressing:get_address_host", takes=("addr",)),
+    Relies("distributed.comm.inproc:InProc"),
+    Relies("distributed.actor:Actor", takes=("cls", "address", "key", "worker")),
+    _is("distributed.protocol.compression:compressions", "dict"),
+)
+"""Of store_get_data.py."""
+
+
 def mismatch(hook: str) -> str | None:
     """The first thing a hook relies on that the installed Dask does not have."""
     differences = (relies.mismatch() for relies in HOOKS[hook])

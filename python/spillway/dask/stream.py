@@ -65,6 +65,11 @@ class Stream:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
+    @property
+    def has_threads(self) -> bool:
+        """Whether threads move what is large, until it ends."""
+        return self._bridge is not None and bool(self._bridge.given)
+
     def local(self) -> tuple[str, int]:
         return self._connection.local()
 

@@ -7,6 +7,10 @@
 /* The codec that Dask calls name ("lz4", "zstd", "snappy", "zlib").
  * Returns: SPW_CODEC_NONE for a name that is none of them. Thread: any. */
 SPW_EXPORT spw_codec_id spw_codec_by_name(const char *name);
+/* The other way round.
+ * Returns: a string that lives for ever, "" for NONE and what is no codec. Thread: any.
+ */
+SPW_EXPORT const char *spw_codec_name(spw_codec_id codec);
 
 /* How many bytes a compressed frame claims to hold, checked against what its codec can
  * reach from its size. A zlib or zstd frame may not say: UNSUPPORTED, use

@@ -153,6 +153,21 @@ static PyObject *file_range_verify(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+/* The bytes that are on disk, which are consumed when they are decompressed. */
+static PyObject *file_range_as_stored(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    file_range_object *self = (file_range_object *)object;
+    if (!is_compressed(self))
+        return Py_NewRef(object);
+    spw_slice stored = self->slice;
+    stored.codec = SPW_CODEC_NONE;
+    stored.plain_size = stored.size;
+    stored.flags &= ~(uint32_t)SPW_SLICE_WRITEABLE;
+    stored.flags |= SPW_SLICE_TRANSIENT;
+    return file_range_wrap(module_state_of(object), &stored);
+}
+
 /* As bytes, or a bytearray, so that it can go anywhere. */
 static PyObject *file_range_reduce(PyObject *object, PyObject *ignored)
 {
@@ -179,10 +194,13 @@ static PyObject *file_range_get_writeable(PyObject *object, void *ignored)
     return PyBool_FromLong(is_writeable((file_range_object *)object));
 }
 
-static PyObject *file_range_get_compressed(PyObject *object, void *ignored)
+static PyObject *file_range_get_codec(PyObject *object, void *ignored)
 {
     (void)ignored;
-    return PyBool_FromLong(is_compressed((file_range_object *)object));
+    file_range_object *self = (file_range_object *)object;
+    if (!is_compressed(self))
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(spw_codec_name((spw_codec_id)self->slice.codec));
 }
 
 static PyObject *file_range_get_checksum(PyObject *object, void *ignored)
@@ -197,6 +215,8 @@ static PyObject *file_range_get_checksum(PyObject *object, void *ignored)
 PyTypeObject *file_range_type_create(PyObject *module)
 {
     static PyMethodDef methods[] = {
+        {"as_stored", file_range_as_stored, METH_NOARGS,
+         "Its bytes as they are on disk, compressed by codec."},
         {"__reduce__", file_range_reduce, METH_NOARGS, "As bytes or a bytearray."},
         {"verify", file_range_verify, METH_NOARGS,
          "Read through it, and raise if it is not what was written."},
@@ -205,8 +225,8 @@ PyTypeObject *file_range_type_create(PyObject *module)
     static PyGetSetDef attributes[] = {
         {"checksum", file_range_get_checksum, NULL,
          "XXH3 of its bytes, None if it is compressed or has none.", NULL},
-        {"is_compressed", file_range_get_compressed, NULL,
-         "Whether it is on disk in other bytes.", NULL},
+        {"codec", file_range_get_codec, NULL,
+         "By what it is compressed on disk, None if it is not.", NULL},
         {"nbytes", file_range_get_nbytes, NULL, "How large it is in memory.", NULL},
         {"writeable", file_range_get_writeable, NULL, "As the frame was.", NULL},
         {NULL, NULL, NULL, NULL, NULL},

@@ -34,8 +34,12 @@ class FileRange:
     def writeable(self) -> bool:
         """As the frame was that was stored."""
     @property
-    def is_compressed(self) -> bool:
-        """Whether it is on disk in other bytes, and has to be read to be sent."""
+    def codec(self) -> str | None:
+        """By what it is compressed on disk, as Dask calls it; None if it is not. A
+        compressed one is read to be sent."""
+    def as_stored(self) -> FileRange:
+        """Its bytes as they are on disk, compressed by `codec`, as a range that is
+        sent from there."""
     @property
     def checksum(self) -> int | None:
         """XXH3 of its bytes; None if it is compressed or has none."""

@@ -65,7 +65,7 @@ def test_of_a_value_on_disk_nothing_is_read():
         assert all(type(frame) is _native.FileRange for frame in frames)
         assert [frame.nbytes for frame in frames] == [6, 6, 300_000, 99]
         assert [frame.writeable for frame in frames] == [False, False, True, False]
-        assert not any(frame.is_compressed for frame in frames)
+        assert not any(frame.codec for frame in frames)
         assert all(frame.checksum is not None for frame in frames)
         assert nbytes(frames[2]) == 300_000
         assert not is_small(frames)
@@ -136,13 +136,19 @@ def test_it_is_pickled_as_its_bytes():
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_what_is_compressed_on_disk_is_not_for_anybody_else(codec):
+def test_what_is_compressed_on_disk_is_not_to_who_reads_it(codec):
     with store(codec=codec) as made:
         frames = on_disk(made).frames()
-        assert [frame.is_compressed for frame in frames] == [False, False, True, False]
+        assert [frame.codec for frame in frames] == [None, None, codec, None]
         assert frames[2].checksum is None
         assert frames[2].nbytes == 300_000
         frames[2].verify()
+        assert frames[0].as_stored() is frames[0]
+        stored = frames[2].as_stored()
+        assert stored.codec is None and not stored.writeable
+        assert stored.checksum == _native.checksum(stored)
+        assert stored.nbytes < 300_000
+        assert _native.decompress(codec, [stored]) == body()
         assert plain(frames) == plain(frames_of())
 
 

@@ -14,7 +14,7 @@ from distributed.core import ConnectionPool, Status, send_recv
 from distributed.worker import get_data_from_worker
 
 from comm_pairs import OURS, soon, until
-from spillway import _native
+from spillway import _native, stats
 from spillway.dask import checksums, enable, store_get_data, stored_frames
 from spillway.dask.comm import SpillwayComm
 from stored_values import LIVE, LOST, ON_DISK, mini_store, spoil
@@ -307,13 +307,16 @@ async def test_a_disk_that_fails_once_is_asked_again(monkeypatch):
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("way", ["ours", "stock"])
-async def test_what_is_compressed_on_disk_arrives_plain(way, codec):
+async def test_what_is_compressed_on_disk_arrives(way, codec):
     async with workers(**WAYS[way], codec=codec) as (_, sender, receiver):
         stored(sender.data, "x", numpy.zeros(LARGE), "disk")
-        assert sender.data.entry("x").frames()[1].is_compressed
+        assert sender.data.entry("x").frames()[1].codec == codec
+        before = stats()["bytes"]["sent"]
         got = await ask(receiver, sender, "x")
         assert (got["x"] == numpy.zeros(LARGE)).all()
         assert sender.data.entry("x").forms == ON_DISK
+        if way == "ours":
+            assert stats()["bytes"]["sent"] - before < LARGE
 
 
 # ---- what happens meanwhile ----

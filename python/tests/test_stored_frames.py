@@ -127,6 +127,65 @@ def test_a_header_that_is_damaged_is_sent_to_nobody(on_disk):
         Preparation(frames, OURS_TO_OURS).run()
 
 
+# ---- what is compressed on disk ----
+
+ZEROS = numpy.zeros(100_000)
+
+
+def decompressed(sent):
+    names = sent.header.get("compression") or (None,) * len(sent.frames)
+    frames = [
+        _native.decompress(codec, [frame]) if codec else frame
+        for codec, frame in zip(names, sent.frames, strict=True)
+    ]
+    return merge_and_deserialize(sent.header, frames)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize(
+    "to, is_plain",
+    [
+        (OURS_TO_OURS, False),
+        (Recipient(takes_files=True, compares=False, codec="lz4"), {"zstd"}),
+        (OURS_TO_STOCK, True),
+        (BY_STOCK, True),
+        (Recipient(takes_files=False, compares=False, codec="lz4"), True),
+    ],
+)
+def test_it_is_sent_so_to_who_reads_it(codec, to, is_plain):
+    is_plain = is_plain is True or (is_plain and codec in is_plain)
+    with mini_store(codec=codec) as store:
+        store["x"] = ZEROS
+        store.entry("x").spill()
+        frames = store.entry("x").frames()
+        assert frames[1].codec == codec
+        assert to.costs_memory(frames) == is_plain
+        sent = Preparation(frames, to).run()
+        if is_plain:
+            assert "compression" not in sent.header
+            assert type(sent.frames[0]) is memoryview
+        else:
+            assert sent.header["compression"] == (codec,)
+            assert type(sent.frames[0]) is _native.FileRange
+            assert sent.frames[0].nbytes < ZEROS.nbytes // 10
+        assert (decompressed(sent) == ZEROS).all()
+        if checksums.KEY in sent.header:
+            checksums.verify(sent.header, sent.frames)
+        assert (checksums.KEY in sent.header) == (to.compares and not is_plain)
+
+
+@pytest.mark.parametrize("to", EVERY)
+def test_what_came_with_a_checksum_is_sent_with_that(to):
+    with mini_store(codec="lz4") as store:
+        entry = store.native.put_packed("x", received(ZEROS, sums=right), 1)
+        entry.spill()
+        assert entry.frames()[1].codec == "lz4"
+        sent = Preparation(entry.frames(), to).run()
+        assert "compression" not in sent.header
+        checksums.verify(sent.header, sent.frames)
+        assert (checksums.KEY in sent.header) == to.compares
+
+
 # ---- what came from elsewhere ----
 
 

@@ -38,6 +38,12 @@ static const spw__codec_ops *look_up(spw_codec_id id)
     return NULL;
 }
 
+const char *spw_codec_name(spw_codec_id codec)
+{
+    const spw__codec_ops *ops = look_up(codec);
+    return ops != NULL ? ops->name : "";
+}
+
 static spw_status no_codec(spw_codec_id id, spw_error *error)
 {
     return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,

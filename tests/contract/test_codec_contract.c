@@ -159,6 +159,7 @@ static void name_and_number_agree(void **state)
 {
     const codec_subject *subject = *state;
     assert_int_equal(spw_codec_by_name(subject->name), subject->id);
+    assert_string_equal(spw_codec_name(subject->id), subject->name);
 }
 
 static void reads_what_peers_send(void **state)

@@ -3,7 +3,7 @@ can be sent from where it is."""
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 from distributed.comm.core import Comm
@@ -30,9 +30,10 @@ class Recipient:
     takes_files: bool
     """The library sends to it."""
     compares: bool
-    """It looks at checksums before it uses what came."""
+    """It is one of ours, which looks at checksums before it uses what came, and reads
+    all that a store may have compressed."""
     codec: str | None
-    """It reads what is compressed so."""
+    """Another reads what is compressed so."""
 
     @classmethod
     def of(cls, comm: Comm) -> "Recipient":
@@ -54,7 +55,16 @@ class Recipient:
 
     def takes(self, frame: _native.FileRange) -> bool:
         """Whether it can be sent to it from its file."""
-        return self.takes_files and not frame.is_compressed
+        reads = self.compares or frame.codec in (None, self.codec)
+        return self.takes_files and reads
+
+
+class _Frame(NamedTuple):
+    """A frame, and what its value's header says of it."""
+
+    data: Frame
+    checksum: int | None
+    codec: str | None
 
 
 class Preparation:
@@ -104,21 +114,20 @@ class Preparation:
         header = self._header()
         if not self._is_allowed(header):
             return None
+        sent = self._frames[1:]
+        none = (None,) * len(sent)
         is_foreign = self._is_foreign(header)
-        compares = self._to.compares and not is_foreign
-        frames = self._frames[1:]
-        known = header.pop(checksums.KEY, None) or (None,) * len(frames)
+        known = header.pop(checksums.KEY, None) or none
         ready = [
-            self._ready(frame, came_with, compares)
-            for frame, came_with in zip(frames, known, strict=True)
+            self._ready(_Frame(*one), is_foreign)
+            for one in zip(sent, known, header.get("compression") or none, strict=True)
         ]
-        frames = [frame for frame, _ in ready]
-        sums = tuple(checksum for _, checksum in ready)
-        if any(one is not None for one in sums):
-            header[checksums.KEY] = sums
+        sent = [one.data for one in ready]
+        _put(header, checksums.KEY, [one.checksum for one in ready])
+        _put(header, "compression", [one.codec for one in ready])
         if is_foreign:
-            header, frames = plain(header, list(map(memoryview, frames)))
-        return Serialized(header, frames)
+            header, sent = plain(header, sent)
+        return Serialized(header, sent)
 
     def _header(self) -> dict[str, Any]:
         # Its own each time, for Dask's functions change the one that they are given.
@@ -144,23 +153,32 @@ class Preparation:
         codecs = header.get("compression") or ()
         return any(codec not in (None, self._to.codec) for codec in codecs)
 
-    def _ready(
-        self, frame: Frame, came_with: int | None, compares: bool
-    ) -> tuple[Frame, int | None]:
+    def _ready(self, one: "_Frame", is_foreign: bool) -> "_Frame":
         """The frame as it is sent, and its checksum if who gets it compares that;
         else it is compared here, also with what it came with from elsewhere."""
-        if type(frame) is _native.FileRange:
-            if frame.nbytes < SMALL_BYTES or not self._to.takes(frame):
-                frame = self._timed(frame, lambda: memoryview(frame))
-            elif compares:
-                return frame, frame.checksum if came_with is None else came_with
+        compares = self._to.compares and not is_foreign
+        data, came_with = one.data, one.checksum
+        if type(data) is _native.FileRange:
+            if is_foreign or not self._goes_from_file(one):
+                data = self._timed(data, lambda: memoryview(data))
             else:
-                self._timed(frame, frame.verify)
-                if came_with in (None, frame.checksum):
-                    return frame, None
+                codec, data = one.codec or data.codec, data.as_stored()
+                if compares:
+                    known = data.checksum if came_with is None else came_with
+                    return _Frame(data, known, codec)
+                self._timed(data, data.verify)
+                if came_with in (None, data.checksum):
+                    return _Frame(data, None, codec)
         if came_with is not None and not compares:
-            checksums.verify({checksums.KEY: (came_with,)}, [frame])
-        return frame, came_with if compares else None
+            checksums.verify({checksums.KEY: (came_with,)}, [data])
+        return _Frame(data, came_with if compares else None, one.codec)
+
+    def _goes_from_file(self, one: "_Frame") -> bool:
+        if one.data.nbytes < SMALL_BYTES or not self._to.takes(one.data):
+            return False
+        # Nothing is compressed twice, and a checksum is of what arrives.
+        is_as_it_came = one.codec is None and one.checksum is None
+        return one.data.codec is None or is_as_it_came
 
     def _timed(self, frame: _native.FileRange, call: Any) -> Any:
         start = time.perf_counter()
@@ -168,3 +186,9 @@ class Preparation:
         self.seconds += time.perf_counter() - start
         self.read_bytes += frame.nbytes
         return answer
+
+
+def _put(header: dict[str, Any], key: str, entries: list[Any]) -> None:
+    """Have a header say something of each frame, if there is anything to say."""
+    if key in header or any(entry is not None for entry in entries):
+        header[key] = tuple(entries)

@@ -52,6 +52,7 @@ static void unknown_numbers_are_refused(void **state)
                          SPW_STATUS_INVALID_ARGUMENT);
         size_t written = 77;
         assert_int_equal(spw_codec_bound(codec, 4), 0);
+        assert_string_equal(spw_codec_name(codec), "");
         assert_int_equal(
             spw_codec_compress(codec, "abcd", 4, &out, 1, &written, &error),
             SPW_STATUS_INVALID_ARGUMENT);

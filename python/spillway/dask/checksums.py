@@ -12,9 +12,6 @@ from distributed.utils import nbytes
 
 from spillway import _native
 
-FEATURE = "checksums"
-"""What a peer that compares says in the handshake."""
-
 KEY = "spillway-xxh3"
 """Of a header: for each frame its XXH3, or None for one that needs none."""
 

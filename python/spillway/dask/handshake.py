@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from spillway.dask import checksums
-
 KEY = "spillway"
 
 WIRE_VERSION = 1
 """Changes when what one sends cannot be read by the other."""
 
-FEATURES: tuple[str, ...] = ("unsplit", checksums.FEATURE)
+CHECKSUMS = "checksums"
+"""It compares what values' headers say of their frames: checksums.py."""
+
+FEATURES: tuple[str, ...] = ("unsplit", CHECKSUMS)
 """Names that both must have before either uses one."""
 
 _HOST = "host"

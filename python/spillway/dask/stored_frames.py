@@ -13,7 +13,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes
 
 from spillway import _native
-from spillway.dask import checksums
+from spillway.dask import checksums, handshake
 from spillway.dask.comm import SpillwayComm
 from spillway.dask.decode import pickles_inside, plain
 
@@ -41,7 +41,7 @@ class Recipient:
         is_ours = isinstance(comm, SpillwayComm)
         return cls(
             takes_files=is_ours and comm.sends_files,
-            compares=is_ours and checksums.FEATURE in comm.peer_features,
+            compares=is_ours and handshake.CHECKSUMS in comm.peer_features,
             codec=compressions[comm.handshake_options.get("compression")].name,
         )
 

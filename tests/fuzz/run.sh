@@ -1,7 +1,8 @@
 #!/bin/sh
 # Build the fuzz targets and run each for SECONDS (default 60): run.sh [SECONDS [NAME...]]
-# Inputs that reach new code are kept in build/fuzz/corpus, those that fail in
-# build/fuzz/artifacts; copy a failing one to tests/fuzz/corpus/<name>/ with its fix.
+# It begins with what earlier runs found, tests/fuzz/found.tar.xz. Inputs that reach new
+# code are kept in build/fuzz/corpus, those that fail in build/fuzz/artifacts; copy a
+# failing one to tests/fuzz/corpus/<name>/ with its fix.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
@@ -18,6 +19,10 @@ if [ $# -eq 0 ]; then
         name=${source##*/fuzz_}
         set -- "$@" "${name%.c}"
     done
+fi
+if [ ! -d build/fuzz/corpus ]; then
+    mkdir -p build/fuzz/corpus
+    tar -xJf tests/fuzz/found.tar.xz -C build/fuzz/corpus
 fi
 for name in "$@"; do
     found=build/fuzz/corpus/$name

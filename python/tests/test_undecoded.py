@@ -1,12 +1,15 @@
 """What stands for values that cannot be decoded, and where."""
 
+import asyncio
 import gc
 import pickle
 import sys
+import traceback
 import weakref
 
 import pytest
 from distributed import protocol
+from distributed.core import clean_exception, error_message
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import ToPickle
 
@@ -16,6 +19,7 @@ from spillway import value_counts
 from spillway.dask import undecoded
 from spillway.dask.decode import loads
 from spillway.dask.undecoded import Undecoded
+from test_foreign_errors import HOSTILE, raise_
 
 
 class FailsToLoad:
@@ -33,6 +37,28 @@ class FailsToPickle:
         raise ValueError("no")
 
 
+class InterruptsToLoad:
+    def __reduce__(self):
+        return raise_, (KeyboardInterrupt(),)
+
+
+class CancelsToLoad:
+    def __reduce__(self):
+        return raise_, (asyncio.CancelledError(),)
+
+
+class Raises:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        return raise_hostile, (self.kind,)
+
+
+def raise_hostile(kind):
+    raise HOSTILE[kind]()
+
+
 def reply(**data):
     return {"status": "OK", "data": {k: to_serialize(v) for k, v in data.items()}}
 
@@ -41,7 +67,9 @@ def decoded(message, keep_failures=True):
     return loads(protocol.dumps(message), keep_failures=keep_failures)
 
 
-@pytest.mark.parametrize("bad", [FailsToLoad, ExitsToLoad, FailsToPickle])
+@pytest.mark.parametrize(
+    "bad", [FailsToLoad, ExitsToLoad, FailsToPickle, CancelsToLoad]
+)
 def test_it_stands_in_the_place_of_its_value(bad):
     before = value_counts.read()["undecoded"]
     data = decoded(reply(a=noise(9), b=bad(), c="text"))["data"]
@@ -67,6 +95,31 @@ def test_it_stands_in_the_place_of_its_value(bad):
 def test_anywhere_else_the_message_fails(message):
     with pytest.raises(ZeroDivisionError):
         decoded(message)
+
+
+@pytest.mark.parametrize("bad", [ExitsToLoad, CancelsToLoad])
+@pytest.mark.parametrize("mark", [to_serialize, ToPickle])
+def test_a_message_never_ends_a_process_or_cancels_a_task(bad, mark):
+    for keep_failures in (False, True):
+        with pytest.raises(RuntimeError, match=r"SystemExit|CancelledError"):
+            decoded([mark(bad())], keep_failures)
+
+
+async def test_a_value_that_interrupts_fails_alone():
+    async with comms(OURS, OURS) as (near, far):
+        with undecoded.wanted():
+            message = reply(a=1, b=InterruptsToLoad())
+            data = (await exchanged(near, far, message))["data"]
+            assert data["a"] == 1
+            assert type(data["b"].error) is KeyboardInterrupt
+        with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+            await exchanged(near, far, to_serialize(InterruptsToLoad()))
+        assert await exchanged(near, far, {"x": 1}) == {"x": 1}
+
+
+def test_an_interrupt_by_the_user_is_raised():
+    with pytest.raises(KeyboardInterrupt):
+        decoded(reply(b=InterruptsToLoad()))
 
 
 def test_who_does_not_ask_for_failures_gets_none():
@@ -148,6 +201,22 @@ def test_the_kind_of_error_is_kept_if_that_can_do_no_harm(cause, kind):
     error = Undecoded(cause).as_error("key", "there")
     assert type(error) is kind
     assert error.__cause__ is cause and "'key'" in str(error)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_hostile_errors_fail_their_value_alone(kind):
+    async with comms(OURS, OURS) as (near, far):
+        with undecoded.wanted():
+            message = reply(a=1, b=Raises(kind))
+            data = (await exchanged(near, far, message))["data"]
+        assert data["a"] == 1
+        error = data["b"].as_error("x", "there")
+        sent = error_message(error)
+        outgoing = protocol.dumps(sent)
+        _, received, _ = clean_exception(**loads(outgoing))
+        assert "'x'" in str(received) and type(received) is type(error)
+        assert traceback.format_exception(error)
+        str(error).encode()
 
 
 def test_an_error_that_cannot_be_shown():

@@ -26,6 +26,7 @@ from message_shapes import check_same_array, noise
 from spillway import value_counts
 from spillway.dask import decode, encode_cost, outgoing_message, value_encoder
 from spillway.dask.value_encoder import serialize
+from test_foreign_errors import HOSTILE, Unnamed
 from value_samples import (
     Blob,
     Colour,
@@ -445,6 +446,39 @@ def test_what_cannot_be_serialised(value):
     with pytest.raises(TypeError, match="Could not serialize") as raised:
         serialize(value, on_error="raise")
     assert isinstance(raised.value.__cause__, ValueError)
+
+
+class RaisesOneOf:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        raise HOSTILE[self.kind]()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_errors(kind):
+    header, frames = serialize({"x": RaisesOneOf(kind)})
+    assert header == {"serializer": "error"}
+    assert frames[0] == b"Could not serialize object of type dict"
+    assert frames[1].decode()
+    with pytest.raises(TypeError, match="Could not serialize"):
+        by_us(RaisesOneOf(kind))
+    with pytest.raises(TypeError, match="Could not serialize"):
+        serialize(RaisesOneOf(kind), on_error="raise")
+
+
+def test_a_value_of_a_class_without_a_name():
+    header, frames = serialize(Unnamed())
+    assert header == {"serializer": "error"} and b"type Unnamed" in frames[0]
+
+
+async def test_a_value_that_interrupts_where_an_event_loop_has_the_signal():
+    class Interrupts:
+        def __reduce__(self):
+            raise KeyboardInterrupt
+
+    assert serialize(Interrupts())[0] == {"serializer": "error"}
 
 
 @pytest.mark.parametrize("depth", [10_000, 100_000])

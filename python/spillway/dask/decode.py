@@ -20,6 +20,7 @@ from distributed.utils import nbytes, offload
 
 from spillway import _native
 from spillway.dask import checksums
+from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_of
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
 
@@ -58,7 +59,8 @@ def loads(
     once, into one aligned buffer for all shards of a value's buffer.
 
     With `keep_failures` an `Undecoded` stands for each value of a reply with data that
-    cannot be decoded, and the others are as they would be without that one.
+    cannot be decoded, and the others are as they would be without that one. Otherwise
+    such a value raises: what it raises, or RuntimeError where that is no Exception.
     """
     failures: list[Undecoded] = []
     head = frames[0]
@@ -70,10 +72,8 @@ def loads(
         if offset > 0:
             try:
                 return _serialized(frames, offset, deserialize, deserializers)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # one of a value's code, such as SystemExit
-                if not keep_failures:
+                if not keep_failures or is_interrupt(error):
                     raise
                 failures.append(Undecoded(error))
                 return failures[-1]
@@ -89,9 +89,14 @@ def loads(
         if failures and not are_data(failures, message):
             raise failures[0].error
         return message
-    except Exception:
-        logger.critical("Failed to deserialize", exc_info=True)
-        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        logger.critical("Failed to deserialize\n%s", trace_of(error) or line_of(error))
+        one = harmless(error)
+        if one is error:
+            raise
+        raise one from error
 
 
 def _serialized(

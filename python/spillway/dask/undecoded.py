@@ -7,11 +7,11 @@ worker, of which the scheduler never hears, so that their tasks wait for ever
 
 import contextlib
 import contextvars
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from spillway import value_counts
+from spillway.dask import foreign_errors
 
 _wanted: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "spillway_undecoded_wanted", default=False
@@ -34,20 +34,22 @@ _SHOWN_LENGTH = 5000
 class Undecoded:
     """A value that could not be decoded."""
 
-    __slots__ = ("_where", "error")
+    __slots__ = ("_line", "_where", "error")
 
     def __init__(self, error: BaseException) -> None:
         value_counts.add("undecoded")
-        self.error = error
-        self._where = "".join(traceback.format_exception(error))[-_SHOWN_LENGTH:]
-        _let_go_of_frames(error)
+        self._line = foreign_errors.line_of(error)
+        trace = foreign_errors.trace_of(error)
+        is_open = foreign_errors.let_go_of_frames(error)
+        # What does not let itself be shown or changed would spoil what it causes.
+        self.error = error if is_open and trace else RuntimeError(self._line)
+        self._where = (trace or self._line)[-_SHOWN_LENGTH:]
 
     def as_error(self, key: Any, source: str) -> Exception:
         """What the task gets that wanted the value."""
         kinds = (kind for kind in type(self.error).__mro__ if kind in _KEPT)
         error = next(kinds, RuntimeError)(
-            f"the value of {key!r} could not be brought from {source}: "
-            f"{type(self.error).__name__}: {_text_of(self.error)}"
+            f"the value of {key!r} could not be brought from {source}: {self._line}"
         )
         error.__cause__ = self.error
         error.add_note(f"Where it was decoded:\n{self._where}")
@@ -87,22 +89,3 @@ def take_from(data: dict[Any, Any]) -> dict[Any, Undecoded]:
     for key in taken:
         del data[key]
     return taken
-
-
-def _let_go_of_frames(error: BaseException | None) -> None:
-    """Tracebacks keep the variables of functions alive, among them the message."""
-    met = set()
-    waiting = [error]
-    while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in met:
-            met.add(id(one))
-            one.__traceback__ = None
-            waiting += [one.__cause__, one.__context__]
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as other:
-        return f"<its __str__ raises {type(other).__name__}>"

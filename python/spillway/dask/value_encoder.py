@@ -12,7 +12,6 @@ import copyreg
 import logging
 import pickle
 import sys
-import traceback
 import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from distributed.protocol.serialize import (
 from distributed.protocol.serialize import serialize as serialize_by_dask
 
 from spillway import value_counts
+from spillway.dask import foreign_errors
 from spillway.dask.decode import pickles_inside
 from spillway.dask.value_reducers import (
     LEAST_APART_BYTES,
@@ -112,9 +112,9 @@ def encode(
     names = _DEFAULT if serializers is None else tuple(serializers)
     try:
         return _encoded(value, names, context)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # one of a value's code, such as SystemExit
+        if foreign_errors.is_interrupt(error):
+            raise
         value_counts.add("failed")
         return _failed(value, error, on_error)
 
@@ -360,7 +360,10 @@ def _pickled(value: Any, with_registry: bool) -> Encoded:
     except (RecursionError, _TakenApart):
         raise  # cloudpickle would meet the same
     except Exception as error:
-        logger.debug("cloudpickle has to take what pickle cannot: %r", error)
+        logger.debug(
+            "cloudpickle has to take what pickle cannot: %s",
+            foreign_errors.name_of(type(error)),
+        )
         is_cloud = True
     if is_cloud:
         one = _Pass()
@@ -402,22 +405,13 @@ def _is_only_data(type_: type) -> bool:
 
 def _failed(value: Any, error: BaseException, on_error: str) -> Encoded:
     """As Dask has it for a value that no serialiser takes."""
-    message = f"Could not serialize object of type {type(value).__name__}"
+    name = foreign_errors.name_of(type(value))
+    message = f"Could not serialize object of type {name}"
     if isinstance(error, RecursionError):
         message += ": it is nested too deeply to be pickled"
     if on_error == "raise":
-        raise TypeError(message, _shown(value)) from error
-    text = "".join(traceback.format_exception(error))
-    logger.warning("%s: %s", message, _last_line(error))
+        raise TypeError(message, foreign_errors.text_of(value)) from error
+    line = foreign_errors.line_of(error)
+    logger.warning("%s: %s", message, line)
+    text = foreign_errors.trace_of(error) or line
     return {"serializer": "error"}, [message.encode(), text[:100000].encode()]
-
-
-def _shown(value: Any) -> str:
-    try:
-        return str(value)[:10000]
-    except Exception as error:
-        return f"<its __str__ raises {type(error).__name__}>"
-
-
-def _last_line(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()

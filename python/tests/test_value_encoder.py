@@ -18,7 +18,6 @@ from distributed.protocol.serialize import (
     Serialize,
     Serialized,
     register_generic,
-    register_serialization_family,
 )
 
 import spillway.dask
@@ -500,48 +499,6 @@ def test_what_is_serialised_or_marked():
     assert serialize(Serialize(Serialize(b"x")))[1] == [b"x"]
     # In a container Dask takes the marks off, so does it here.
     assert by_stock({"a": Serialize(1), "b": 2}) == {"a": 1, "b": 2}
-
-
-@pytest.mark.parametrize("names", [["msgpack"], ["dask"], ["dask", "msgpack"]])
-def test_a_list_without_pickle_means_no_pickle(names):
-    for value in (Node(a=1), numpy.array([Node(a=1)]), [numpy.array([None])]):
-        header, _ = serialize(value, serializers=names)
-        assert header["serializer"] == "error"
-        with pytest.raises(TypeError):
-            serialize(value, serializers=names, on_error="raise")
-
-
-def test_other_lists_are_honoured():
-    assert serialize(700, serializers=["msgpack"])[1] == [b"\xcd\x02\xbc"]
-    header, _ = serialize(noise(9), serializers=["dask", "msgpack"])
-    assert header["serializer"] == "dask"
-    header, frames = serialize(noise(9000), serializers=["pickle"])
-    assert header["serializer"] == "pickle" and len(frames) == 2
-    header, _ = serialize([1, Node()], serializers=["msgpack", "pickle"])
-    assert header["is-collection"]
-
-
-def test_a_family_of_a_user_before_pickle(registry):
-    families = protocol.serialize.__globals__["families"]
-    register_serialization_family("mine", lambda x: ({}, [b"mine"]), lambda *_: "mine")
-    try:
-        header, frames = serialize(Node(), serializers=["mine", "pickle"])
-        assert (header["serializer"], frames) == ("mine", [b"mine"])
-        assert by_stock(Node(), serializers=["mine", "pickle"]) == "mine"
-    finally:
-        del families["mine"]
-
-
-def test_deserialisers_are_honoured():
-    frames = as_received(frames_of(Node(a=1)))
-    objects = as_received(
-        protocol.dumps(to_serialize(numpy.array([None])), serializers=["dask"])
-    )
-    for message in (frames, objects):
-        with pytest.raises(TypeError):
-            decode.loads(message, deserializers=["dask", "msgpack"])
-    plain = as_received(frames_of(noise(9)))
-    assert len(decode.loads(plain, deserializers=["dask"])) == 9
 
 
 def test_a_peer_that_cannot_read_our_pickles_gets_dasks():

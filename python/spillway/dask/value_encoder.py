@@ -83,14 +83,8 @@ def serialize(
     ----------
     value
         Anything; of a Serialize what is in it.
-    serializers
-        Families of Dask's serialisers, in order; a list without "pickle" means that
-        nothing is pickled.
-    on_error
-        "message": a value that cannot be serialised becomes one that fails when it is
-        deserialised. "raise": it raises TypeError.
-    context
-        What Dask's serialisers are told about the connection.
+    serializers, on_error, context
+        As `spillway.dask.serialize` takes them.
     """
     header, frames = encode(value, serializers, on_error, context)
     return header, [b"".join(one) if type(one) is list else one for one in frames]
@@ -120,10 +114,12 @@ def encode(
 
 
 def _encoded(value: Any, names: tuple[str, ...], context: dict | None) -> Encoded:
-    if not _is_pickled_last(names, context):
+    if not _is_pickled_by_us(names, context):
         return _by_dask(value, names, context)
     type_ = type(value)
-    if "dask" in names:
+    place = names.index("pickle")
+    with_registry = "dask" in names[:place]
+    if with_registry:
         if registered(type_) is not None:
             try:
                 return _by_registry(value, context)
@@ -133,14 +129,18 @@ def _encoded(value: Any, names: tuple[str, ...], context: dict | None) -> Encode
             value_counts.add("in_place")
             return dask_dumps(value, context=context)
     try:
-        return _pickled(value, "dask" in names)
+        return _pickled(value, with_registry)
     except _TakenApart:
         return _by_dask(value, names, context)
+    except NotImplementedError:
+        if place == len(names) - 1:
+            raise
+        return _by_dask(value, names[place + 1 :], context)
 
 
-def _is_pickled_last(names: tuple[str, ...], context: dict | None) -> bool:
-    """Whether what Dask's registry does not have is pickled, and the peer can read a
-    pickle with buffers beside it."""
+def _is_pickled_by_us(names: tuple[str, ...], context: dict | None) -> bool:
+    """Whether what Dask's registry does not have, if that is asked first, is pickled,
+    and the peer can read a pickle with buffers beside it."""
     if "pickle" not in names or not set(names[: names.index("pickle")]) <= {"dask"}:
         return False
     # Not the protocol that they agreed on: a scheduler always says 4, for workers with
@@ -411,6 +411,8 @@ def _failed(value: Any, error: BaseException, on_error: str) -> Encoded:
         message += ": it is nested too deeply to be pickled"
     if on_error == "raise":
         raise TypeError(message, foreign_errors.text_of(value)) from error
+    if on_error != "message":
+        raise ValueError(f"{on_error=}; expected 'message' or 'raise'")
     line = foreign_errors.line_of(error)
     logger.warning("%s: %s", message, line)
     text = foreign_errors.trace_of(error) or line

@@ -15,6 +15,9 @@ from spillway.dask.value_reducers import LEAST_APART_BYTES, Reducer, by_default
 TOLERATED_BYTES = 512
 """Padding, and bits that are rounded up to bytes, are not worth a copy."""
 
+_VIEW_BYTES, _LONGEST_INSIDE = 16, 12
+"""By Arrow's format: of a view, which begins with its length, and of text inside it."""
+
 
 class SharedBuffers:
     """Reduces buffers, each memory once: Arrow makes a new object whenever it is asked
@@ -69,7 +72,8 @@ def trimmed(values: Any) -> Any:
 
     try:
         behind = values.get_total_buffer_size()
-        if behind <= _shown_bytes(values) + TOLERATED_BYTES:
+        hidden = max(behind - _shown_bytes(values), _hidden_text(values))
+        if hidden <= TOLERATED_BYTES:
             return values
         compact = _compact(values)
     except pyarrow.ArrowException:
@@ -79,7 +83,7 @@ def trimmed(values: Any) -> Any:
 
 def _shown_bytes(values: Any) -> int:
     """How much of its memory an array has to have. All the text behind views counts as
-    shown, so what little differs says that they are a slice."""
+    shown."""
     import pyarrow
 
     try:
@@ -89,21 +93,98 @@ def _shown_bytes(values: Any) -> int:
     return shown if _holds(values.type, _is_view) else shown + shown // 8
 
 
+def _hidden_text(values: Any) -> int:
+    """How many bytes of text are behind views of which none shows them, at least."""
+    if not _holds(values.type, _is_view):
+        return 0
+    if not _is_view(values.type):
+        return sum(map(_hidden_text, _children(values)))
+    _, views, *texts = values.buffers()
+    behind = sum(text.size for text in texts)
+    if behind <= TOLERATED_BYTES:
+        return 0
+    views = views.slice(_VIEW_BYTES * values.offset, _VIEW_BYTES * len(values))
+    return behind - _text_of(views)
+
+
+def _text_of(views: Any) -> int:
+    """How many bytes views show that are not in themselves."""
+    import pyarrow
+    from pyarrow import compute
+
+    each = _VIEW_BYTES // 4
+    count = views.size // 4
+    words = pyarrow.Array.from_buffers(pyarrow.int32(), count, [None, views])
+    lengths = compute.list_element(
+        pyarrow.FixedSizeListArray.from_arrays(words, each), 0
+    )
+    is_outside = compute.greater(lengths, _LONGEST_INSIDE)
+    return compute.sum(compute.filter(lengths, is_outside)).as_py() or 0
+
+
+def _children(values: Any) -> list[Any]:
+    """The arrays that an array is made of; of a slice maybe more than it shows."""
+    import pyarrow
+    from pyarrow import types
+
+    type_ = values.type
+    if isinstance(type_, pyarrow.BaseExtensionType):
+        return [values.storage]
+    if types.is_dictionary(type_):
+        return [values.dictionary]
+    if types.is_struct(type_) or types.is_union(type_):
+        return [values.field(index) for index in range(type_.num_fields)]
+    return [values.values]  # runs, and every kind of list; maps are lists of pairs
+
+
 def _compact(values: Any) -> Any:
     """A copy in buffers of its own."""
     import pyarrow
 
+    if _holds(values.type, _is_dense_union):
+        copy = values.take(pyarrow.array(range(len(values)), pyarrow.int64()))
+    else:
+        copy = pyarrow.concat_arrays([values])
+    return _without_hidden_text(copy)
+
+
+def _without_hidden_text(values: Any) -> Any:
+    """An array of which all views are copied together with the text that they show;
+    else the same."""
+    import pyarrow
+    from pyarrow import types
+
     type_ = values.type
-    if _holds(type_, _is_view):
-        return values.cast(_without_views(type_)).cast(type_)
-    if _holds(type_, _is_dense_union):
-        return values.take(pyarrow.array(range(len(values)), pyarrow.int64()))
-    return pyarrow.concat_arrays([values])
+    if not _holds(type_, _is_view):
+        return values
+    if _is_view(type_):
+        is_text = str(type_) == "string_view"
+        plain = pyarrow.large_string() if is_text else pyarrow.large_binary()
+        return values.cast(plain).cast(type_)
+    if values.offset:  # a slice: of its buffers only a part is its own
+        values = pyarrow.concat_arrays([values])
+    children = [_without_hidden_text(child) for child in _children(values)]
+    if isinstance(type_, pyarrow.BaseExtensionType):
+        return type_.wrap_array(*children)
+    if types.is_dictionary(type_):
+        return pyarrow.DictionaryArray.from_arrays(
+            values.indices, *children, ordered=type_.ordered, safe=False
+        )
+    if types.is_run_end_encoded(type_):
+        return type(values).from_arrays(values.run_ends, *children, type_)
+    own = values.buffers()[: type_.num_buffers]
+    return pyarrow.Array.from_buffers(type_, len(values), own, children=children)
 
 
 def _holds(type_: Any, is_such: Any) -> bool:
+    import pyarrow
+
     if is_such(type_):
         return True
+    if isinstance(type_, pyarrow.BaseExtensionType):
+        return _holds(type_.storage_type, is_such)
+    if pyarrow.types.is_dictionary(type_):
+        return _holds(type_.value_type, is_such)
     return any(
         _holds(type_.field(index).type, is_such) for index in range(type_.num_fields)
     )
@@ -115,27 +196,6 @@ def _is_view(type_: Any) -> bool:
 
 def _is_dense_union(type_: Any) -> bool:
     return str(type_).startswith("dense_union")
-
-
-def _without_views(type_: Any) -> Any:
-    import pyarrow
-
-    if str(type_) == "string_view":
-        return pyarrow.large_string()
-    if str(type_) == "binary_view":
-        return pyarrow.large_binary()
-    if pyarrow.types.is_list(type_):
-        return pyarrow.list_(
-            type_.value_field.with_type(_without_views(type_.value_type))
-        )
-    if pyarrow.types.is_struct(type_):
-        return pyarrow.struct(
-            [
-                type_.field(index).with_type(_without_views(type_.field(index).type))
-                for index in range(type_.num_fields)
-            ]
-        )
-    return type_  # to which the cast is then refused
 
 
 def _reduce_file_info(info: Any) -> Any:

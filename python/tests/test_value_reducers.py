@@ -1,5 +1,6 @@
 """Each exact type that is pickled in a way of ours comes back as it was."""
 
+import ctypes
 import io
 import pickle
 from array import array
@@ -78,8 +79,12 @@ def test_what_is_repeated_is_sent_once():
 
 @pytest.mark.parametrize("dtype", ["S0", "U0", "V0"])
 def test_items_without_bytes(dtype):
-    sent = numpy.empty((2, 3), dtype)
-    assert there_and_back(sent).shape == (2, 3)
+    for writeable in (True, False):
+        sent = numpy.empty((2, 3), dtype)
+        sent.flags.writeable = writeable
+        received = there_and_back(sent)
+        assert received.shape == (2, 3) and received.dtype == sent.dtype
+        assert received.flags.writeable == writeable
 
 
 def test_the_metadata_of_a_dtype_is_lost_no_more_than_by_numpy():
@@ -107,6 +112,54 @@ def test_arrays_of_objects(sent, order, writeable):
     assert received.flags.f_contiguous == sent.flags.f_contiguous
 
 
+def in_itself(make, writeable=True):
+    array = make()
+    numpy.ma.getdata(array)[0] = array
+    array.flags.writeable = writeable
+    return array
+
+
+OF_OBJECTS = {
+    "array": lambda: numpy.empty(2, object),
+    "masked": lambda: numpy.ma.array(numpy.empty(2, object), mask=[False, True]),
+    "masked, hard": lambda: numpy.ma.array(
+        numpy.empty(2, object), hard_mask=True, fill_value="x"
+    ),
+}
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+@pytest.mark.parametrize("kind", OF_OBJECTS)
+def test_arrays_that_contain_themselves(kind, writeable):
+    sent = in_itself(OF_OBJECTS[kind], writeable)
+    received = there_and_back(sent)
+    assert type(received) is type(sent)
+    assert numpy.ma.getdata(received)[0] is received
+    assert received.flags.writeable == writeable
+    if kind != "array":
+        assert numpy.array_equal(received._mask, sent._mask)
+        assert (received._mask is numpy.ma.nomask) == (sent._mask is numpy.ma.nomask)
+        assert received.hardmask == sent.hardmask
+        assert received._fill_value == sent._fill_value
+
+
+@pytest.mark.parametrize("kind", OF_OBJECTS)
+def test_arrays_inside_what_they_contain(kind):
+    for holder in ([], {}):
+        sent = OF_OBJECTS[kind]()
+        numpy.ma.getdata(sent)[0] = holder
+        holder.append(sent) if type(holder) is list else holder.update({0: sent})
+        sent.flags.writeable = False
+        received = there_and_back(holder)
+        assert numpy.ma.getdata(received[0])[0] is received
+        assert not received[0].flags.writeable
+    pair = (numpy.empty(1, object),)
+    pair[0][0] = pair
+    pair[0].flags.writeable = False
+    received = there_and_back(pair)
+    assert received[0][0] is received
+
+
 def test_a_memmap_is_sent_as_an_array(tmp_path):
     mapped = numpy.memmap(tmp_path / "file", "f8", "w+", shape=(300,))
     mapped[:] = numpy.arange(300)
@@ -124,6 +177,30 @@ def test_a_hard_mask_stays_hard():
     received = there_and_back(numpy.ma.MaskedArray([1, 2], [True, False], hard_mask=1))
     received[0] = 5
     assert received.mask.tolist() == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("writeable", [True, False])
+@pytest.mark.parametrize("mask", [numpy.ma.nomask, [[True, False]]])
+@pytest.mark.parametrize("base", ["matrix", "optinfo", "attribute"])
+def test_masked_arrays_that_are_more(base, mask, writeable):
+    data = numpy.asmatrix([[1, 2]]) if base == "matrix" else numpy.array([[1, 2]])
+    sent = numpy.ma.MaskedArray(data, mask=mask, hard_mask=True, fill_value=7)
+    if base == "optinfo":
+        sent._optinfo["x"] = [1]
+    if base == "attribute":
+        sent.unit = "m"
+    sent.flags.writeable = writeable
+    received = there_and_back(sent)
+    assert type(received) is numpy.ma.MaskedArray
+    assert type(received.data) is type(data)
+    assert numpy.array_equal(received.data, sent.data)
+    assert numpy.array_equal(received._mask, sent._mask)
+    assert (received._mask is numpy.ma.nomask) == (mask is numpy.ma.nomask)
+    assert received.hardmask and received.fill_value == 7
+    assert received._optinfo == sent._optinfo
+    assert vars(received).keys() == vars(sent).keys()
+    assert received.flags.writeable == writeable
 
 
 def test_structured_and_dated_masked_arrays():
@@ -169,6 +246,8 @@ VIEWS = {
     "long double": lambda: memoryview(numpy.array([1, 2], "longdouble"))[::-1],
     "cast": lambda: memoryview(bytearray(24)).cast("q", (3, 1)),
     "array": lambda: memoryview(array("H", [1, 2, 3])),
+    "pointers": lambda: memoryview(bytearray(range(64))).cast("P")[::2],
+    "pointers, read-only": lambda: memoryview(bytes(64)).cast("P")[::-3],
     "no dimension": lambda: memoryview(numpy.array(3.0)),
     "records": lambda: memoryview(filled((3,), "i4,f8")),
     "large": lambda: memoryview(bytearray(range(250)) * 40).toreadonly(),
@@ -186,11 +265,18 @@ def test_a_large_memoryview_is_not_copied():
     assert buffer.nbytes == 10_000
 
 
+class Structure(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_double))
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "view, why",
     [
         (memoryview(numpy.array([None, 1], dtype=object)), "objects"),
         (memoryview(numpy.zeros((2, 0), "q")), "format 'q'"),
+        (memoryview(array("u", "text")), "format 'w'"),
+        (memoryview((Structure * 2)()), "format 'T"),
     ],
 )
 def test_a_memoryview_that_cannot_be_made_again_is_refused(view, why):

@@ -8,6 +8,7 @@ Subclasses are not meant: their own way of being pickled knows what they add.
 
 import functools
 import operator
+import warnings
 from array import array
 from collections.abc import Callable
 from pickle import PickleBuffer
@@ -32,8 +33,8 @@ class Call:
 
     __slots__ = ("_reduced",)
 
-    def __init__(self, *reduced: Any) -> None:
-        self._reduced = reduced
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self._reduced = function, arguments
 
     def __reduce__(self) -> Any:
         return self._reduced
@@ -59,13 +60,8 @@ def reduce_memoryview(view: memoryview) -> Any:
     if can_be_cast and view.c_contiguous:
         return _cast(view.cast("B"), view)
 
-    import numpy
-
-    described = numpy.asarray(view)
-    dtype = described.dtype
-    # NumPy has several names for one dtype, of which a pickle keeps the first.
-    is_kept = dtype.kind == "V" or numpy.dtype(dtype.str).char == dtype.char
-    if is_kept and memoryview(described).format == view.format:
+    described = _described(view)
+    if described is not None:
         return memoryview, (described,)
     if can_be_cast:
         packed = view.tobytes()
@@ -76,14 +72,32 @@ def reduce_memoryview(view: memoryview) -> Any:
     )
 
 
+def _described(view: memoryview) -> Any:
+    """An array of which a view has the same format, shape and strides; None if NumPy,
+    which need not be there, or a pickle of it does not have the format."""
+    try:
+        import numpy
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about formats of ctypes
+            described = numpy.asarray(view)
+    except (ImportError, ValueError):
+        return None
+    dtype = described.dtype
+    # NumPy has several names for one dtype, of which a pickle keeps the first.
+    is_kept = dtype.kind == "V" or numpy.dtype(dtype.str).char == dtype.char
+    return (
+        described if is_kept and memoryview(described).format == view.format else None
+    )
+
+
 def _cast(buffer: Any, view: memoryview) -> Any:
     """The bytes of a buffer as those of a view."""
-    plain = memoryview, (PickleBuffer(buffer),)
     if view.format == "B" and view.ndim == 1:
-        return plain
+        return memoryview, (PickleBuffer(buffer),)
     shape = (view.shape,) if view.ndim > 1 else ()
     cast = operator.methodcaller("cast", view.format, *shape)
-    return cast, (Call(*plain),)
+    return cast, (Call(memoryview, PickleBuffer(buffer)),)
 
 
 def reduce_array(values: array) -> Any:
@@ -102,10 +116,8 @@ def reduce_ndarray(values: Any) -> Any:
     import numpy
 
     dtype, shape = values.dtype, values.shape
-    if dtype.hasobject:
-        return _reduce_objects(numpy, values)
-    if not dtype.itemsize:
-        return by_default(values)
+    if dtype.hasobject or not dtype.itemsize:
+        return _reduce_whole(numpy, values)
     if not values.size:
         empty = b"" if not values.flags.writeable else bytearray()
         return numpy.ndarray, (shape, dtype, empty, 0, values.strides)
@@ -144,20 +156,39 @@ def _dense(numpy: Any, values: Any) -> tuple[Any, int, list[int]]:
     return packed.reshape(-1).view("u1"), offset, signed
 
 
-def _reduce_objects(numpy: Any, values: Any) -> Any:
-    reduced = by_default(values)
+def _reduce_whole(numpy: Any, values: Any) -> Any:
+    """As NumPy does: what is in an array may contain the array, so it is made first and
+    filled then; and made read-only at last."""
     if values.flags.writeable:
-        return reduced
-    return numpy.broadcast_to, (Call(*reduced), values.shape)  # that is read-only
+        return by_default(values)
+    make, args, state = values.__reduce__()
+    return _filled(values, make, args, Call(numpy.ndarray.__setstate__, values, state))
+
+
+def _filled(values: Any, make: Any, args: Any, *steps: Call) -> Any:
+    """An array that is made, taken through some steps, and made as writeable as the one
+    that is sent. The steps are calls of what NumPy and Python have, inside the state
+    that a pickle gives to an array that is there already."""
+    import numpy
+
+    write = None if values.flags.writeable else False  # None changes nothing
+    state = Call(operator.itemgetter(len(steps)), (*steps, write))
+    return make, args, state, None, None, numpy.ndarray.setflags
 
 
 def reduce_masked_array(values: Any) -> Any:
     """With what its own way of being pickled loses: that there is no mask at all, a
-    hard mask, a read-only buffer."""
+    hard mask, attributes, a read-only buffer."""
     import numpy
 
-    if values._baseclass is not numpy.ndarray or values._optinfo:
-        return by_default(values)
+    is_plain = (
+        values._baseclass is numpy.ndarray
+        and not values._optinfo
+        and not values.dtype.hasobject
+        and vars(values).keys() <= _masked_attributes()
+    )
+    if not is_plain:
+        return _reduce_any_masked_array(numpy, values)
     options = {
         "copy": False,
         "fill_value": values._fill_value,
@@ -167,6 +198,27 @@ def reduce_masked_array(values: Any) -> Any:
         options["mask"] = values._mask.view(numpy.ndarray)
     make = functools.partial(numpy.ma.MaskedArray, **options)
     return make, (values.view(numpy.ndarray),)
+
+
+@functools.cache
+def _masked_attributes() -> Any:
+    """What every masked array has."""
+    import numpy
+
+    return frozenset(vars(numpy.ma.MaskedArray([0])))
+
+
+def _reduce_any_masked_array(numpy: Any, values: Any) -> Any:
+    """One that may contain itself, or is more than an array and its mask."""
+    make, args, state = values.__reduce__()
+    attributes = vars(values).copy()
+    return _filled(
+        values,
+        make,
+        args,
+        Call(numpy.ma.MaskedArray.__setstate__, values, state),
+        Call(dict.update, Call(getattr, values, "__dict__"), attributes),
+    )
 
 
 def is_in_place(values: Any) -> bool:

@@ -1,9 +1,10 @@
 """The C library as Python sees it: arguments are parsed and results wrapped here,
 nothing is decided."""
 
-from collections.abc import Buffer as BufferProtocol
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, final
+
+from spillway.buffer_protocol import Buffer as BufferProtocol
 
 class SpillwayError(OSError):
     """What a C call answered: `errno` (0 when the operating system had no part),
@@ -11,10 +12,12 @@ class SpillwayError(OSError):
 
     status: str
 
+@final
 class Buffer:
     """One piece of memory of the library's. Supports the buffer protocol: writeable,
     bytes, one dimension, on a 64-byte boundary."""
 
+@final
 class FileRange:
     """A frame of a stored value that is on disk, of which nothing has been read.
     `Connection.send` sends it from there. Supports the buffer protocol, for everybody
@@ -48,10 +51,12 @@ class FileRange:
         written."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
 class Merged:
     """Frames that lie side by side, as one piece of memory, which keeps them exported.
     Supports the buffer protocol: bytes, one dimension, writeable if all frames are."""
 
+@final
 class Store:
     """Values that leave memory when it is short, for directories: pairs of a path and a
     limit in bytes, 0 for none. `pack` makes a list of buffers of a value, `unpack` a
@@ -90,6 +95,7 @@ class Store:
     def close(self) -> None:
         """Write nothing more, and have `work` answer that it is closed."""
 
+@final
 class StoreEntry:
     """A value of a `Store`. One that was never removed is when nobody refers to it any
     more. Any thread; what waits gives up the GIL."""
@@ -118,6 +124,7 @@ class StoreEntry:
     def remove(self) -> None:
         """Take the value out of its store, without reading it."""
 
+@final
 class Completions:
     """The threads that move large bodies for one event loop, `threads` of them (0: by
     cores, two to four), and the way back from them. They start when they are needed."""
@@ -129,6 +136,7 @@ class Completions:
         """A connection of which a thread has received a message, sent everything, or
         seen the end: look at `receive` and `interest`."""
 
+@final
 class Connection:
     """Whole messages in both directions over one TCP stream. No call blocks. One call
     at a time: a second one, from another thread or from a frame's finalizer, raises
@@ -193,6 +201,7 @@ class Connection:
         """Close at once and release every frame. While another call is under way, the
         connection says that it is closed and is closed when that call ends."""
 
+@final
 class Meetings:
     """Where peers of this host come to meet connections of one loop: a socket in a
     directory of its own in `parent`. `best` is the first way to be tried by which
@@ -208,6 +217,7 @@ class Meetings:
         """Let in who has come. Returns why a peer cannot send by the best way, None
         when all is well."""
 
+@final
 class Listener:
     """Accepts connections on one numeric address."""
 

@@ -1,14 +1,10 @@
 """Aids for tests of code that must not copy."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Buffer
+from spillway.buffer_protocol import Buffer
 
 _lock = threading.Lock()
 """Over the depth, which every thread may change and read."""

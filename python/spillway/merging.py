@@ -1,14 +1,10 @@
 """Merging frames: what was cut into several buffers becomes one again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from spillway import _native, debug
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer
+from spillway.buffer_protocol import Buffer
 
 
 def merge(

@@ -4,20 +4,40 @@ a message on the wire (docs/wire_format.md) behind its first number.
 What Dask's functions of these names make and take, by bytes instead of by items.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
-if TYPE_CHECKING:
-    from collections.abc import Buffer
+from spillway.buffer_protocol import Buffer
 
 _NUMBER_BYTES = 8
 
 
 def pack_frames(frames: Iterable[Buffer]) -> bytes:
-    """Pack frames, of anything that supports the buffer protocol, into bytes.
+    """Pack frames into bytes, by a copy.
+
+    Parameters
+    ----------
+    frames
+        Anything that supports the buffer protocol, of any format, shape and strides,
+        of which the bytes are taken in C order. There may be none, and they may be
+        empty.
+
+    Returns
+    -------
+    bytes
+        8 bytes for the number of frames, 8 for the length of each in bytes, all of them
+        unsigned and little-endian; and the frames.
+
+    Raises
+    ------
+    TypeError
+        When one does not support the buffer protocol.
+
+    Examples
+    --------
+    >>> pack_frames([b"ab", b"", b"c"])[-3:]
+    b'abc'
 
     See Also
     --------
@@ -43,7 +63,9 @@ def unpack_frames(
 ) -> tuple[list[memoryview], list[int]]: ...
 
 
-def unpack_frames(b, *, remainder=False, partial=False):
+def unpack_frames(
+    b: Buffer, *, remainder: bool = False, partial: bool = False
+) -> list[memoryview] | tuple[list[memoryview], list[int]]:
     """Find the frames in what `pack_frames` made, without a copy.
 
     Parameters
@@ -56,10 +78,30 @@ def unpack_frames(b, *, remainder=False, partial=False):
         Let `b` end after any frame, and return the lengths of those that are missing
         beside those that are there.
 
+    Returns
+    -------
+    list of memoryview
+        The frames: bytes (format ``B``, one dimension), each a part of `b`, which it
+        keeps alive, and writeable if `b` is.
+    list of int
+        With `partial` only, beside the frames: lengths in bytes.
+
     Raises
     ------
     ValueError
-        When `b` ends too early, or claims more frames than it can have lengths of.
+        When `b` ends too early, or claims more frames than it can have lengths of; or
+        is not contiguous.
+    TypeError
+        When `b` does not support the buffer protocol.
+
+    Examples
+    --------
+    >>> packed = pack_frames([b"ab", b"c"])
+    >>> [bytes(frame) for frame in unpack_frames(packed)]
+    [b'ab', b'c']
+    >>> frames, missing = unpack_frames(packed[:-1], partial=True)
+    >>> missing
+    [1]
 
     See Also
     --------
@@ -67,7 +109,8 @@ def unpack_frames(b, *, remainder=False, partial=False):
     """
     view = _as_bytes(b)
     lengths = _lengths(view)
-    frames, missing = [], []
+    frames: list[memoryview] = []
+    missing: list[int] = []
     start, size = _NUMBER_BYTES * (1 + len(lengths)), view.nbytes
     for length in lengths:
         if partial and start == size:

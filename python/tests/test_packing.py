@@ -1,7 +1,10 @@
 """pack_frames() and unpack_frames(): as Dask's, and right where those are not."""
 
 import array
+import doctest
+import inspect
 import struct
+import typing
 
 import hypothesis
 import hypothesis.strategies as st
@@ -9,6 +12,8 @@ import numpy
 import pytest
 from distributed.protocol import utils as dask
 
+import spillway.dask
+import spillway.merging
 from spillway import pack_frames, unpack_frames
 
 frame_lists = st.lists(st.binary(max_size=20), max_size=12)
@@ -138,3 +143,25 @@ def test_what_is_no_buffer_is_refused():
         pack_frames([b"abc", "text"])
     with pytest.raises(TypeError):
         unpack_frames("text")
+
+
+@pytest.mark.parametrize(
+    "module", [spillway.packing, spillway.merging, spillway.dask], ids=repr
+)
+def test_the_examples_of_what_is_public(module):
+    assert doctest.testmod(module).attempted
+    assert not doctest.testmod(module).failed
+
+
+PUBLIC = [
+    getattr(module, name)
+    for module in (spillway, spillway.dask)
+    for name in module.__all__
+    if inspect.isfunction(getattr(module, name))
+]
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=repr)
+def test_type_hints_can_be_read_on_every_python(function):
+    hints = typing.get_type_hints(function)
+    assert hints.keys() == {*inspect.signature(function).parameters, "return"}

@@ -59,10 +59,9 @@ def serialize(
 
     from spillway.dask import hook_values
 
-    options = {"serializers": serializers, "on_error": on_error, "context": context}
     if hook_values.encoder() is None:
-        return by_dask(Serialize(value), **options)
+        return by_dask(Serialize(value), serializers, on_error, context)
 
     from spillway.dask import value_encoder
 
-    return value_encoder.serialize(value, **options)
+    return value_encoder.serialize(value, serializers, on_error, context)

@@ -62,8 +62,17 @@ def enable() -> None:
     """Put Spillway under Dask in this process and in every one that it starts.
 
     Call it before the cluster or client is made: what is connected already stays as it
-    is. A second call changes nothing. A part that cannot work here (an operating system
-    that we do not support, a Dask that we do not fit) stays stock, with one warning.
+    is. A second call changes nothing. It raises nothing because of what it finds: a
+    part that cannot work here (an operating system that we do not support, a Dask that
+    we do not fit) stays stock, with one warning on the logger "spillway", and
+    `spillway.stats()["parts"]` says which and why.
+
+    SPILLWAY_DISABLE in the environment leaves parts to Dask: their names, as `stats` has
+    them, with commas between, or "all".
+
+    See Also
+    --------
+    disable
     """
     with _lock:
         if in_force.hooks:
@@ -91,7 +100,12 @@ def enable() -> None:
 
 def disable() -> None:
     """Leave Dask as it was before enable(). What is connected already stays as it is,
-    and so do other processes."""
+    and so do other processes. Without an enable() before it changes nothing.
+
+    See Also
+    --------
+    enable
+    """
     with _lock:
         if not in_force.hooks:
             return

@@ -3,6 +3,7 @@
  * The headers are the specification. Read them in this order; each uses only what is
  * before it.
  *
+ *   export.h      what makes a declaration public, to C and to C++
  *   status.h      how every call that can fail answers
  *   budget.h      what memory is charged to: one for the process
  *   context.h     allocator, log, limits: what everything is made from

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a program of somebody else's gets: install the library, move it elsewhere, and
 # build the examples, outside the tree, against that alone: by CMake and by pkg-config.
+# And each header, the text in README.md, and a program in C++ if there is a compiler.
 #
 #   installed_library.sh SOURCE BUILD COMPILER FLAGS GENERATOR MAKE CMAKE CTEST
 set -euo pipefail
@@ -36,6 +37,39 @@ for header in "$(pkg-config --variable=includedir spillway)"/spillway/*.h; do
         "$compiler" -std=c11 -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only \
             $(pkg-config --cflags spillway) -x c -
 done
+
+echo "== the text in README.md"
+# shellcheck disable=SC2046
+sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/README.md" |
+    "$compiler" -std=c17 -Wall -Wextra -Werror -fsyntax-only \
+        $(pkg-config --cflags spillway) -x c -
+
+echo "== a program in C++"
+if ! cxx=$(command -v "${CXX:-c++}"); then
+    echo "skipped: there is no ${CXX:-c++}"
+else
+    cat >program.cpp <<'END'
+#include <cstring>
+#include <spillway/spillway.h>
+
+int main()
+{
+    spw_context_options options = SPW_CONTEXT_OPTIONS_INIT;
+    spw_context *context = nullptr;
+    spw_error error;
+    if (spw_budget_create(0, &options.budget, &error) != SPW_STATUS_OK ||
+        spw_context_create(&options, &context, &error) != SPW_STATUS_OK)
+        return 1;
+    spw_context_unref(context);
+    spw_budget_free(options.budget);
+    return std::strcmp(spw_version(), SPW_VERSION);
+}
+END
+    # shellcheck disable=SC2046,SC2086
+    "$cxx" -std=c++20 $flags -Wall -Werror program.cpp \
+        $(pkg-config --cflags --libs spillway) -Wl,-rpath,"$library" -o by_cxx
+    ./by_cxx
+fi
 
 echo "== versions"
 version=$(sed -n 's/#define SPW_VERSION "\(.*\)"/\1/p' \

@@ -67,8 +67,8 @@ def enable() -> None:
     we do not fit) stays stock, with one warning on the logger "spillway", and
     `spillway.stats()["parts"]` says which and why.
 
-    SPILLWAY_DISABLE in the environment leaves parts to Dask: their names, as `stats` has
-    them, with commas between, or "all".
+    SPILLWAY_DISABLE in the environment leaves parts to Dask: their names, as in
+    `stats()`, with commas between, or "all".
 
     See Also
     --------

@@ -219,6 +219,16 @@ async def test_hostile_errors_fail_their_value_alone(kind):
         str(error).encode()
 
 
+@pytest.mark.parametrize("kind", ["Unnamed", "Unhashed"])
+async def test_values_of_hostile_classes_fail_alone(kind):
+    async with comms(OURS, OURS) as (near, far):
+        with undecoded.wanted():
+            message = reply(a=noise(9000), b=HOSTILE[kind]())
+            data = (await exchanged(near, far, message))["data"]
+        assert len(data["a"]) == 9000
+        assert "Could not serialize" in str(data["b"].as_error("x", "there"))
+
+
 def test_an_error_that_cannot_be_shown():
     class Silent(Exception):
         def __str__(self):

@@ -25,7 +25,7 @@ from message_shapes import check_same_array, noise
 from spillway import value_counts
 from spillway.dask import decode, encode_cost, outgoing_message, value_encoder
 from spillway.dask.value_encoder import serialize
-from test_foreign_errors import HOSTILE, Unnamed
+from test_foreign_errors import HOSTILE, Unhashed, Unnamed
 from value_samples import (
     Blob,
     Colour,
@@ -409,7 +409,7 @@ class HidesItsClass:
 
 def test_values_that_would_end_the_process_or_hide(monkeypatch):
     monkeypatch.setattr(encode_cost, "_learned", weakref.WeakKeyDictionary())
-    for value in (Exits(), [Exits()], HidesItsClass()):
+    for value in (Exits(), [Exits()], HidesItsClass(), Unnamed(), Unhashed()):
         header, _ = serialize(value)
         assert header == {"serializer": "error"}
         message = outgoing_message.OutgoingMessage(

@@ -34,6 +34,19 @@ now_s = time.thread_time
 """The clock for `learn`: what other threads do meanwhile is no cost of the value."""
 
 
+_name_of = type.__dict__["__name__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+"""As Python has them, whatever a class says of itself."""
+
+
+def _library_of(type_: type) -> str:
+    try:
+        module = _module_of(type_)
+    except AttributeError:
+        return ""
+    return module.partition(".")[0] if type(module) is str else ""
+
+
 def kind_of(value: Any) -> Kind | None:
     """The kind of a message's value, a Serialize or its like; None for those of which
     it is certain that they cost nothing."""
@@ -41,13 +54,15 @@ def kind_of(value: Any) -> Kind | None:
         return None
     data = value.data
     type_ = type(data)
+    if type(type_).__hash__ is not type.__hash__:
+        return object, 0  # a class whose own class has code where it is looked up
     if type_ in _COST_NOTHING or (type_ is memoryview and data.contiguous):
         return None
-    module = str(getattr(type_, "__module__", "")).partition(".")[0]
+    module = _library_of(type_)
     if module == "numpy" and _is_sent_in_place(type_, data):
         return None
     is_sized = type_ in _SIZED or (
-        module == "pandas" and type_.__name__ in _SIZED_PANDAS
+        module == "pandas" and _name_of(type_) in _SIZED_PANDAS
     )
     return type_, len(data).bit_length() if is_sized else 0
 
@@ -67,7 +82,7 @@ def learn(kind: Kind, seconds: float) -> None:
 
 
 def _is_sent_in_place(type_: type, data: Any) -> bool:
-    if type_.__name__ != "ndarray":
+    if _name_of(type_) != "ndarray":
         return False
     flags = data.flags
     return not data.dtype.hasobject and (flags.c_contiguous or flags.f_contiguous)

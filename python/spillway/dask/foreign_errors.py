@@ -7,10 +7,12 @@ text raises in turn, or is none that can be encoded, and that lets nobody touch 
 import signal
 import threading
 import traceback
+from collections.abc import Collection
 from typing import Any
 
 _LONGEST_TEXT = 10_000
 _name = type.__dict__["__name__"].__get__
+_bases = type.__dict__["__mro__"].__get__
 _traceback = BaseException.__dict__["__traceback__"]
 _cause = BaseException.__dict__["__cause__"].__get__
 _context = BaseException.__dict__["__context__"].__get__
@@ -60,6 +62,12 @@ def trace_of(error: BaseException) -> str | None:
         return None
 
 
+def kind_of(error: BaseException, kinds: Collection[type[Exception]]) -> Any:
+    """The first of an error's classes that is one of some kinds; None if none is."""
+    bases = _bases(type(error))
+    return next((one for one in bases if any(one is kind for kind in kinds)), None)
+
+
 def harmless(error: BaseException) -> Exception:
     """An error that fails what it is raised in, and does not end a task or process."""
     if issubclass(type(error), Exception):
@@ -88,6 +96,7 @@ def let_go_of_frames(error: BaseException) -> bool:
 
 def _is_open(error: BaseException) -> bool:
     try:
+        hash(type(error))  # who pickles it looks its class up
         error.__traceback__ = None
     except BaseException as other:
         if is_interrupt(other):

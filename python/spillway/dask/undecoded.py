@@ -47,8 +47,8 @@ class Undecoded:
 
     def as_error(self, key: Any, source: str) -> Exception:
         """What the task gets that wanted the value."""
-        kinds = (kind for kind in type(self.error).__mro__ if kind in _KEPT)
-        error = next(kinds, RuntimeError)(
+        kind = foreign_errors.kind_of(self.error, _KEPT) or RuntimeError
+        error = kind(
             f"the value of {key!r} could not be brought from {source}: {self._line}"
         )
         error.__cause__ = self.error

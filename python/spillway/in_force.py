@@ -7,7 +7,7 @@ is apart from both so that stats() needs neither Dask nor the C library.
 ON = "on"
 
 TRANSPORT, SAME_HOST = "transport", "same_host"
-PARTS = (TRANSPORT, SAME_HOST, "malloc", "offload", "merge", "values")
+PARTS = (TRANSPORT, SAME_HOST, "malloc", "offload", "merge", "values", "store")
 """What can be on or off: each is the name of the hook that makes it work, but for
 same_host, which the transport does by itself, so that it is off wherever that is."""
 

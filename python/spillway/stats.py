@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from spillway import in_force, offload_counts, value_counts
+from spillway import in_force, offload_counts, store_figures, value_counts
 
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed", "tuned")
@@ -60,6 +60,7 @@ def stats() -> dict[str, Any]:
         "copies": figures.get("copies", {}),
         "offload": offload_counts.read(),
         "values": value_counts.read(),
+        "store": store_figures.read(),
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },

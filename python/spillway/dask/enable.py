@@ -18,6 +18,7 @@ from spillway.dask import (
     hook_offload,
     hook_preloads,
     hook_scheduler_offload,
+    hook_store,
     hook_transport,
     hook_values,
     hook_worker_executor,
@@ -48,6 +49,7 @@ _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
         hook_memory_limit,
         hook_idle_memory,
         hook_worker_executor,
+        hook_store,
     ),
     "client": (hook_client_check,),
 }
@@ -91,6 +93,8 @@ def enable() -> None:
             reason = switches.why_off(hook.OFF_WITH, names)
             if reason is None and switches.ALL in hook.OFF_WITH:
                 reason = unsupported
+            if reason is None and hasattr(hook, "why_unwanted"):
+                reason = hook.why_unwanted()
             if reason is None:
                 reason = _put_in_force(hook)
             states[hook.NAME] = reason or in_force.ON

@@ -333,6 +333,66 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         Relies("distributed.worker:Worker", takes=("executor",)),
         _is("distributed.utils:_offload_executor", "ThreadPoolExecutor"),
     ),
+    # hook_store.py, worker_store.py and store_execute.py. A worker has its data as
+    # memory_manager.data and state.data, and calls what its attribute execute is.
+    "store": (
+        _is(
+            "distributed.spill:SpillBuffer",
+            "(spill_directory, target, max_spill=False)",
+        ),
+        _is("distributed.spill:SpilledSize", "(memory, disk)"),
+        Relies("distributed.spill:PickleError"),
+        Relies("distributed.sizeof:safe_sizeof", takes=("obj",)),
+        Relies(
+            "distributed.worker_memory:WorkerMemoryManager",
+            takes=("worker", "memory_limit", "data"),
+        ),
+        # It calls evict() of what has that and fast, until it answers -1.
+        _is(
+            "distributed.worker_memory:WorkerMemoryManager._spill",
+            "async (self, worker, memory)",
+        ),
+        _is("distributed.worker_memory:ThrottledGC.collect", "(self)"),
+        _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
+        _is("distributed.worker:Worker.execute", "async (self, key, *, stimulus_id)"),
+        Relies("distributed.worker:Worker.digest_metric", takes=("name", "value")),
+        Relies(
+            "distributed.worker_state_machine:BaseWorker._start_async_instruction",
+            takes=("func",),
+        ),
+        Relies("distributed.worker_state_machine:WorkerState", takes=("data",)),
+        Relies(
+            "distributed.worker_state_machine:ExecuteSuccessEvent",
+            takes=("key", "value", "nbytes"),
+        ),
+        Relies(
+            "distributed.worker_state_machine:ExecuteFailureEvent.from_exception",
+            takes=("err_or_msg", "key", "run_id", "stimulus_id"),
+        ),
+        _is("distributed.worker_state_machine:RescheduleEvent", "(stimulus_id, key)"),
+        _is("distributed.worker_state_machine:FreeKeysEvent", "(stimulus_id, keys)"),
+        _is(
+            "distributed.worker_state_machine:WorkerState._handle_free_keys",
+            "(self, ev)",
+        ),
+        Relies("distributed.worker_state_machine:ReleaseWorkerDataMsg", takes=("key",)),
+        Relies(
+            "distributed.scheduler:Scheduler.release_worker_data",
+            takes=("key", "worker"),
+        ),
+        _is(
+            "distributed.protocol.serialize:merge_and_deserialize",
+            "(header, frames, deserializers=None)",
+        ),
+        _is("distributed.protocol.compression:get_compression_settings", "(key)"),
+        Relies("distributed.metrics:ContextMeter.meter", takes=("label",)),
+        Relies("distributed.metrics:ContextMeter.add_callback", takes=("callback",)),
+        _is("distributed.metrics:ContextMeter.clear_callbacks", "(self)"),
+        _is(
+            "distributed.metrics:ContextMeter.digest_metric",
+            "(self, label, value, unit)",
+        ),
+    ),
     "client_check": (
         _is(
             "distributed.scheduler:Scheduler.identity",

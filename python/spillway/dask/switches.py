@@ -14,10 +14,11 @@ MALLOC = "malloc"
 OFFLOAD = "offload"
 MERGE = "merge"
 VALUES = "values"
+STORE = "store"
 
-_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE, VALUES)
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE, VALUES, STORE)
 
-_LATER = {"store", "shuffle"}
+_LATER = {"shuffle"}
 """Parts that later versions have: one environment must do for a cluster in which
 versions differ, so this one accepts their names, and has nothing to switch off."""
 

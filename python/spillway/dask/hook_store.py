@@ -1,0 +1,129 @@
+"""Puts the store in the place of a worker's SpillBuffer.
+
+Whole or not at all: everything is made first, and then put in place at once. A worker
+that spills nothing has a dict, and one may have been given a mapping of its user's;
+both stay. It is being tried out: without `spillway.store.enabled` nothing is done.
+"""
+
+import asyncio
+import contextlib
+import weakref
+from typing import Any
+
+import dask
+
+from spillway.dask import manifest, switches
+
+NAME = "store"
+OFF_WITH = (switches.ALL, switches.STORE)
+
+ENABLED_KEY = "spillway.store.enabled"
+SMALL_KEY = "spillway.store.small"
+
+_installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""By worker: what ends its store."""
+
+
+def check() -> str | None:
+    """Why this hook cannot be installed, None when it can."""
+    return manifest.mismatch(NAME)
+
+
+def why_unwanted() -> str | None:
+    """Why nobody wants it, None when somebody does."""
+    if dask.config.get(ENABLED_KEY, False):
+        return None
+    return f"{ENABLED_KEY} is not set"
+
+
+async def install(worker: Any) -> None:
+    """Give a worker, that has no data yet, our store for Dask's."""
+    from distributed.spill import SpillBuffer
+
+    manager = worker.memory_manager
+    if type(manager.data) is not SpillBuffer or manager.data:
+        return
+    from spillway.dask.store_execute import TaskRunner
+
+    store = _make(worker, asyncio.get_running_loop())
+    runner = TaskRunner(worker, store)
+    _installed[worker] = weakref.finalize(worker, store.close)
+    manager.data = worker.state.data = store
+    worker.execute = runner.execute
+
+
+def remove(worker: Any) -> None:
+    """End the store of a worker that closes. One that goes on keeps it, since its data
+    is there, until it closes or is gone."""
+    from distributed.core import Status
+
+    if worker.status not in (Status.closing, Status.closed, Status.failed):
+        return
+    end = _installed.pop(worker, None)
+    if end is not None:
+        end()
+
+
+def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
+    from distributed.protocol.compression import get_compression_settings
+
+    from spillway.dask import worker_store
+    from spillway.dask.size_setting import configured_bytes
+
+    manager, reference = worker.memory_manager, weakref.ref(worker)
+    aim = _aim_bytes(manager)
+    limit = 0 if manager.max_spill is False else max(1, int(manager.max_spill))
+
+    def excess() -> int:
+        worker = reference()
+        return worker.monitor.get_process_memory() - aim if worker is not None else 0
+
+    def on_metric(label: str, value: float, unit: str) -> None:
+        worker = reference()
+        if worker is not None:
+            worker.digest_metric(("memory-monitor", label, unit), value)
+
+    def on_lost(key: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(report_lost, reference, key)
+
+    codec = get_compression_settings("distributed.worker.memory.spill-compression")
+    return worker_store.WorkerStore(
+        [(worker.local_directory, limit)],
+        target=_target_bytes(manager),
+        in_flight=min(256 << 20, max(1, aim // 4)),
+        small=configured_bytes(SMALL_KEY) or 0,
+        codec=codec if codec in ("lz4", "zstd") else "",
+        excess=excess,
+        collect=manager._throttled_gc.collect,
+        call_soon=loop.call_soon_threadsafe,
+        on_metric=on_metric,
+        on_lost=on_lost,
+    )
+
+
+def _target_bytes(manager: Any) -> int:
+    """The weight in memory from which on values leave, as Dask reckons it; 0: none."""
+    if not manager.memory_target_fraction:
+        return 0
+    return max(1, int(manager.memory_limit * manager.memory_target_fraction))
+
+
+def _aim_bytes(manager: Any) -> int:
+    """The process memory down to which Dask's monitor spills."""
+    share = manager.memory_target_fraction or manager.memory_spill_fraction
+    return int(manager.memory_limit * share)
+
+
+def report_lost(reference: Any, key: Any) -> None:
+    """Have a worker forget a value that cannot be read any more, and its scheduler have
+    it made again. Thread: the loop's."""
+    from distributed.metrics import time
+    from distributed.worker_state_machine import FreeKeysEvent
+
+    worker = reference()
+    if worker is None or not worker.data.is_lost(key):
+        return
+    worker.handle_stimulus(
+        FreeKeysEvent(keys=[key], stimulus_id=f"spillway-lost-{time()}")
+    )

@@ -1,0 +1,179 @@
+"""Stands around a worker's `execute`: no task has the loop wait for a disk.
+
+Before Dask's runs, what the task needs and is not at hand is read back and unpickled in
+threads, once for all tasks that ask, and stays in memory until the task has ended.
+After it, a value that is larger than the target is written, and who makes more than can
+be written waits.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import weakref
+from typing import Any
+
+from distributed.metrics import time as wall_time
+from distributed.spill import PickleError
+from distributed.worker_state_machine import (
+    ExecuteFailureEvent,
+    ExecuteSuccessEvent,
+    RescheduleEvent,
+)
+
+from spillway import _native
+from spillway.dask import hook_store, store_metrics, store_packer, worker_store
+from spillway.dask.store_readers import Readers
+from spillway.dask.undecoded import Undecoded
+
+logger = logging.getLogger("spillway")
+
+SHOWN_S = 0.005
+"""Dask shows in its task stream what takes longer to be read."""
+
+
+class TaskRunner:
+    """What a worker's `execute` is, with a store."""
+
+    def __init__(self, worker: Any, store: Any) -> None:
+        self._original = worker.execute
+        self._worker = weakref.ref(worker)
+        self._store = store
+        self._readers = Readers()
+
+    async def execute(self, key: Any, *, stimulus_id: str) -> Any:
+        """As Worker.execute: whatever happens becomes an event."""
+        with contextlib.ExitStack() as pins:
+            try:
+                event = await self._bring_dependencies(key, pins)
+                if event is None:
+                    event = await self._original(key, stimulus_id=stimulus_id)
+                if type(event) is ExecuteSuccessEvent:
+                    event = await self._put_away(event)
+                await self._store.wait_for_room()
+                return event
+            except Exception as error:
+                logger.error("Spillway could not run task %r", key, exc_info=True)
+                return self._failure(key, error)
+            finally:
+                # Dask takes the value in the loop's next round.
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._store.forget_prepared, key)
+
+    # Before
+
+    async def _bring_dependencies(self, key: Any, pins: contextlib.ExitStack) -> Any:
+        """Pin what the task needs. An event if it cannot run, None if it can, or if
+        Dask will find out by itself that it cannot."""
+        worker = self._worker()
+        task = worker.state.tasks.get(key)
+        if task is None:
+            return None
+        readings = {}
+        for dependency in task.dependencies:
+            entry = self._store.entry(dependency.key)
+            if entry is None:
+                continue
+            if entry.try_acquire() is not None:
+                pins.callback(entry.unpin)
+                continue
+            reading = readings[dependency.key] = self._readers.read(entry)
+            pins.callback(reading.leave)
+        if readings:
+            event = await self._read(key, task, readings)
+            if event is not None:
+                return event
+        return self._why_missing(worker, task)
+
+    async def _read(self, key: Any, task: Any, readings: dict[Any, Any]) -> Any:
+        start = wall_time()
+        await asyncio.wait([reading.future for reading in readings.values()])
+        stop = wall_time()
+        if stop - start > SHOWN_S:
+            task.startstops.append(
+                {"action": "disk-read", "start": start, "stop": stop}
+            )
+        event = None
+        for dependency, reading in readings.items():
+            error = reading.future.exception()
+            if error is None:
+                store_metrics.digest(reading.take_metrics())
+            elif event is None:
+                event = self._why_unread(key, dependency, error)
+        return event
+
+    def _why_unread(self, key: Any, dependency: Any, error: BaseException) -> Any:
+        """An event for a task that needs what could not be read."""
+        if self._store.is_lost(dependency):
+            store_packer.logger.error(
+                "Lost %r, which could not be read back from disk; it is computed "
+                "again (%s)",
+                dependency,
+                error,
+            )
+            hook_store.report_lost(self._worker, dependency)
+            return self._reschedule(key)
+        if self._store.entry(dependency) is None:
+            return None  # removed meanwhile, which Dask knows how to take
+        if isinstance(error, _native.SpillwayError) and error.status == "CLOSED":
+            return None
+        return self._failure(
+            key, Undecoded(error).as_error(dependency, "the disk of its worker")
+        )
+
+    def _why_missing(self, worker: Any, task: Any) -> Any:
+        """A task whose dependency was lost is begun again. Where one was released the
+        task was cancelled, and Dask knows how to take that."""
+        if task.state != "executing":
+            return None
+        known = worker.state.actors
+        for dependency in task.dependencies:
+            if dependency.key not in self._store and dependency.key not in known:
+                return self._reschedule(task.key)
+        return None
+
+    # After
+
+    async def _put_away(self, event: Any) -> Any:
+        """Write a value that is larger than the target, so that it does not drive all
+        others from memory. One that cannot be pickled fails its task, as in Dask."""
+        task = self._worker().state.tasks.get(event.key)
+        target = self._store.target
+        if not target or event.nbytes < target or task is None or task.actor:
+            return event
+        entry = self._store.prepare(event.key, event.value)
+        start = time.perf_counter()
+        try:
+            metrics = await self._readers.run(worker_store.spill, entry)
+        except _native.SpillwayError as error:
+            store_packer.log_failure(repr(event.key), error)
+            return event
+        except Exception as error:
+            problem = PickleError(event.key)
+            problem.__cause__ = error
+            return self._failure(event.key, problem)
+        store_metrics.digest(metrics)
+        self._store.count_as_told(metrics)
+        took = time.perf_counter() - start
+        if took > SHOWN_S:
+            stop = wall_time()
+            task.startstops.append(
+                {"action": "disk-write", "start": stop - took, "stop": stop}
+            )
+        return event
+
+    # Events
+
+    def _failure(self, key: Any, error: BaseException) -> Any:
+        task = self._worker().state.tasks[key]
+        return ExecuteFailureEvent.from_exception(
+            error,
+            key=key,
+            run_id=task.run_id,
+            stimulus_id=f"spillway-execute-failed-{wall_time()}",
+        )
+
+    def _reschedule(self, key: Any) -> Any:
+        return RescheduleEvent(
+            key=key, stimulus_id=f"spillway-reschedule-{wall_time()}"
+        )

@@ -20,6 +20,10 @@ OFF_WITH = (switches.ALL, switches.STORE)
 ENABLED_KEY = "spillway.store.enabled"
 SMALL_KEY = "spillway.store.small"
 
+IN_FLIGHT_PARTS = 16
+"""Of what a worker may have in memory this part is written at once: it is there until
+it is on disk, and what is waiting to be has no other effect."""
+
 _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """By worker: what ends its store."""
 
@@ -49,7 +53,7 @@ async def install(worker: Any) -> None:
     runner = TaskRunner(worker, store)
     _installed[worker] = weakref.finalize(worker, store.close)
     manager.data = worker.state.data = store
-    worker.execute = runner.execute
+    worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
 
 
 def remove(worker: Any) -> None:
@@ -91,7 +95,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
     return worker_store.WorkerStore(
         [(worker.local_directory, limit)],
         target=_target_bytes(manager),
-        in_flight=min(256 << 20, max(1, aim // 4)),
+        in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
         small=configured_bytes(SMALL_KEY) or 0,
         codec=codec if codec in ("lz4", "zstd") else "",
         excess=excess,

@@ -36,7 +36,7 @@ class TaskRunner:
     """What a worker's `execute` is, with a store."""
 
     def __init__(self, worker: Any, store: Any) -> None:
-        self._original = worker.execute
+        self._original, self._gather = worker.execute, worker.gather_dep
         self._worker = weakref.ref(worker)
         self._store = store
         self._readers = Readers()
@@ -60,6 +60,13 @@ class TaskRunner:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._store.forget_prepared, key)
 
+    async def gather_dep(self, *args: Any, **kwargs: Any) -> Any:
+        """As Worker.gather_dep. What was received counts as being received for as long
+        as more comes than can leave."""
+        event = await self._gather(*args, **kwargs)
+        await self._store.wait_for_room()
+        return event
+
     # Before
 
     async def _bring_dependencies(self, key: Any, pins: contextlib.ExitStack) -> Any:
@@ -69,24 +76,34 @@ class TaskRunner:
         task = worker.state.tasks.get(key)
         if task is None:
             return None
-        readings = {}
+        absent = []
         for dependency in task.dependencies:
             entry = self._store.entry(dependency.key)
             if entry is None:
                 continue
             if entry.try_acquire() is not None:
                 pins.callback(entry.unpin)
-                continue
-            reading = readings[dependency.key] = self._readers.read(entry)
-            pins.callback(reading.leave)
-        if readings:
-            event = await self._read(key, task, readings)
+            else:
+                absent.append((dependency.key, entry))
+        if absent:
+            event = await self._read(key, task, absent, pins)
             if event is not None:
                 return event
         return self._why_missing(worker, task)
 
-    async def _read(self, key: Any, task: Any, readings: dict[Any, Any]) -> Any:
+    async def _read(
+        self,
+        key: Any,
+        task: Any,
+        absent: list[tuple[Any, Any]],
+        pins: contextlib.ExitStack,
+    ) -> Any:
         start = wall_time()
+        await self._store.wait_for_room()
+        readings = {}
+        for dependency, entry in absent:
+            reading = readings[dependency] = self._readers.read(entry)
+            pins.callback(reading.leave)
         await asyncio.wait([reading.future for reading in readings.values()])
         stop = wall_time()
         if stop - start > SHOWN_S:

@@ -244,12 +244,15 @@ class WorkerStore(MutableMapping):
             self._wish = 0
 
     def is_behind(self) -> bool:
-        """Whether who makes new values should wait."""
-        return self._native.is_behind()
+        """Whether who makes new values should wait: more is in memory than should be,
+        by weight or as the process shows it, and some of it is leaving."""
+        if self._native.is_behind():
+            return True
+        return self._wish > 0 and self._native.figures()["leaving_bytes"] > 0
 
     async def wait_for_room(self) -> None:
         """Wait as long as more values come than can leave."""
-        while self._native.is_behind():
+        while self.is_behind():
             called = asyncio.get_running_loop().create_future()
             self._waiting.add(called)
             try:

@@ -81,9 +81,10 @@ static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
     return false;
 }
 
-/* Begin with who was used longest ago, and its company. Returns: the weight that is
- * leaving, 0 if nothing can. */
-static uint64_t begin(spw_store *store)
+/* Begin with who was used longest ago, and its company: as many as make up the need,
+ * but small ones as many as are worth a write. Returns: the weight that is leaving, 0 if
+ * nothing can. */
+static uint64_t begin(spw_store *store, uint64_t need)
 {
     spw__size_class of;
     spw__spill *spill = NULL;
@@ -93,7 +94,7 @@ static uint64_t begin(spw_store *store)
     while (entry != NULL && count < TOGETHER_MAX && begin_one(store, entry, &spill)) {
         weight += entry->weight;
         count++;
-        if (weight >= SPW__LARGE_BYTES)
+        if (weight >= SPW__LARGE_BYTES || (of != SPW__CLASS_SMALL && weight >= need))
             break;
         entry = spw__order_first(&store->order, of);
     }
@@ -107,11 +108,13 @@ void spw__store_settle(spw_store *store)
     const spw_store_figures *figures = &store->figures;
     if (store->target_bytes == 0 || store->is_closed)
         return;
-    while (store->leaving_bytes < store->in_flight_bytes &&
-           figures->live.weight + figures->packed.weight - store->leaving_weight >
-               store->target_bytes)
-        if (begin(store) == 0)
+    while (store->leaving_bytes < store->in_flight_bytes) {
+        uint64_t staying =
+            figures->live.weight + figures->packed.weight - store->leaving_weight;
+        if (staying <= store->target_bytes ||
+            begin(store, staying - store->target_bytes) == 0)
             break;
+    }
 }
 
 int64_t spw_store_evict(spw_store *store, uint64_t excess_bytes)
@@ -122,7 +125,7 @@ int64_t spw_store_evict(spw_store *store, uint64_t excess_bytes)
         excess_bytes < store->in_flight_bytes ? excess_bytes : store->in_flight_bytes;
     if (!store->is_closed && store->unpacked == 0 &&
         (store->leaving_bytes == 0 || store->leaving_bytes < enough))
-        weight = begin(store);
+        weight = begin(store, 1); /* what it weighs may be far from what it frees */
     spw__store_unlock(store);
     return weight > 0 && weight <= INT64_MAX ? (int64_t)weight : -1;
 }

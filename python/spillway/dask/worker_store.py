@@ -329,7 +329,7 @@ class WorkerStore(MutableMapping):
         return self._native.put(
             repr(key)[:LONGEST_KEY],
             NOTHING if value is None else value,
-            int(safe_sizeof(value)),
+            max(1, int(safe_sizeof(value))),  # 0 would not count as anything
         )
 
     def _take_prepared(self, key: Key, value: Any) -> Any:

@@ -157,7 +157,11 @@ def test_buffers_are_sent_from_where_they_are():
 def test_every_buffer_has_its_own_flag():
     sent = [noise(5000), read_only(noise(6000)), memoryview(bytes(7000))]
     header, frames = serialize(sent)
-    assert header == {"serializer": "pickle", "writeable": (True, False, False)}
+    assert header == {
+        "serializer": "pickle",
+        "type": "list",
+        "writeable": (True, False, False),
+    }
     assert len(frames) == 4
 
 

@@ -20,6 +20,7 @@ from spillway.dask import (
     hook_offload,
     hook_values,
     offload_setting,
+    packed,
     undecoded,
 )
 from spillway.dask.decode import decode, loads
@@ -71,6 +72,7 @@ class SpillwayComm(Comm):
         # What the peer has been told already, and that until it is written once more.
         self._greeting = self._said = greeting
         self._is_maker = is_maker
+        self._accepted_at = None if is_maker else int(local_addr.rpartition(":")[2])
         self._offer: dict[str, Any] | None = None
         place = place_of(stream.loop)
         if place is not None:
@@ -163,6 +165,7 @@ class SpillwayComm(Comm):
                 deserializers=deserializers,
                 allow_offload=self.allow_offload,
                 keep_failures=undecoded.is_wanted(),
+                keep_packed=packed.is_wanted(frames[0], self._accepted_at),
             )
         except EOFError as error:
             self.abort()
@@ -171,12 +174,14 @@ class SpillwayComm(Comm):
     async def _decode(self, frames: list, deserializers: Any) -> Any:
         if len(frames) == 1:
             return loads(frames, self.deserialize, deserializers)
-        how = self.deserialize, deserializers, undecoded.is_wanted()
+        is_packed = packed.is_wanted(frames[0], self._accepted_at)
+        how = self.deserialize, deserializers, undecoded.is_wanted(), is_packed
         size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
         # What stays serialised costs nothing, and a scheduler is not to look.
         if (
             offload_bytes != offload_setting.NEVER
             and self.deserialize
+            and not is_packed
             and size >= offload_bytes
             and decode_bytes(frames, size) >= offload_bytes
         ):

@@ -19,7 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
-from spillway.dask import checksums
+from spillway.dask import checksums, packed
 from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_of
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
@@ -36,13 +36,14 @@ async def decode(
     deserializers: Any = None,
     allow_offload: bool = True,
     keep_failures: bool = False,
+    keep_packed: bool = False,
 ) -> Any:
     """The message that some frames hold, decoded off the loop when they are large."""
-    how = deserialize, deserializers, keep_failures
+    how = deserialize, deserializers, keep_failures, keep_packed
     if len(frames) == 1:
         return loads(frames, *how)
     threshold = comm_utils.OFFLOAD_THRESHOLD
-    if allow_offload and deserialize and threshold:
+    if allow_offload and deserialize and threshold and not keep_packed:
         if sum(map(nbytes, frames)) > threshold:
             return await offload(loads, frames, *how)
     return loads(frames, *how)
@@ -53,6 +54,7 @@ def loads(
     deserialize: bool = True,
     deserializers: Any = None,
     keep_failures: bool = False,
+    keep_packed: bool = False,
 ) -> Any:
     """Decode as ``distributed.protocol.loads`` does, with these differences: a message
     without marks is unpacked without a hook, and compressed frames are decompressed
@@ -61,14 +63,21 @@ def loads(
     With `keep_failures` an `Undecoded` stands for each value of a reply with data that
     cannot be decoded, and the others are as they would be without that one. Otherwise
     such a value raises: what it raises, or RuntimeError where that is no Exception.
+    With `keep_packed` a `Packed` stands for each value of a message with data.
     """
     failures: list[Undecoded] = []
+    kept: list[packed.Packed] = []
+    if deserializers is not None:  # who restricts them is to be told of others now
+        keep_packed = False
     head = frames[0]
     if type(head) is bytes and _MARK not in head:
         return msgpack.unpackb(head, use_list=False, **msgpack_opts)
 
     def from_mark(obj: dict) -> Any:
         offset = obj.get("__Serialized__", 0)
+        if offset > 0 and keep_packed:
+            kept.append(_packed(frames, offset))
+            return kept[-1]
         if offset > 0:
             try:
                 return _serialized(frames, offset, deserialize, deserializers)
@@ -86,6 +95,8 @@ def loads(
         message = msgpack.unpackb(
             head, object_hook=from_mark, use_list=False, **msgpack_opts
         )
+        if kept and not packed.are_data(kept, message):
+            return loads(frames, deserialize, deserializers, keep_failures)
         if failures and not are_data(failures, message):
             raise failures[0].error
         return message
@@ -99,15 +110,39 @@ def loads(
         raise one from error
 
 
+def _header(frame: bytes | memoryview) -> dict[str, Any]:
+    """A header that is the caller's own."""
+    return msgpack.unpackb(
+        frame, object_hook=msgpack_decode_default, use_list=False, **msgpack_opts
+    )
+
+
+def _packed(frames: list, offset: int) -> packed.Packed:
+    header = _header(frames[offset])
+    end = offset + 1 + header["num-sub-frames"]
+    return packed.class_for(header.get("type"))(frames[offset:end])
+
+
+def value_of(frames: list) -> Any:
+    """The value of a header, as bytes, and its frames, as `Packed` has them. What its
+    code raises that is no Exception becomes RuntimeError."""
+    try:
+        header, sub_frames = _header(frames[0]), frames[1:]
+        checksums.verify(header, sub_frames)
+        header, sub_frames = plain(header, sub_frames)
+        return merge_and_deserialize(header, sub_frames)
+    except Exception:
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise harmless(error) from error
+
+
 def _serialized(
     frames: list, offset: int, deserialize: bool, deserializers: Any
 ) -> Any:
-    header = msgpack.unpackb(
-        frames[offset],
-        object_hook=msgpack_decode_default,
-        use_list=False,
-        **msgpack_opts,
-    )
+    header = _header(frames[offset])
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
     if not deserialize:
         return Serialized(header, sub_frames)

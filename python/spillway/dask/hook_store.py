@@ -47,13 +47,20 @@ async def install(worker: Any) -> None:
     manager = worker.memory_manager
     if type(manager.data) is not SpillBuffer or manager.data:
         return
+    from spillway.dask import packed, store_get_data
     from spillway.dask.store_execute import TaskRunner
 
     store = _make(worker, asyncio.get_running_loop())
     runner = TaskRunner(worker, store)
     _installed[worker] = weakref.finalize(worker, store.close)
     manager.data = worker.state.data = store
-    worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
+    worker.execute = runner.execute
+    worker.gather_dep = packed.around(runner.gather_dep)
+    worker.handlers["gather"] = packed.around(worker.handlers["gather"])
+    packed.listen_at(worker.port)
+    answer = store_get_data.handler_for(worker, store)
+    if answer is not None:
+        worker.handlers["get_data"] = answer
 
 
 def remove(worker: Any) -> None:
@@ -61,10 +68,13 @@ def remove(worker: Any) -> None:
     is there, until it closes or is gone."""
     from distributed.core import Status
 
+    from spillway.dask import packed
+
     if worker.status not in (Status.closing, Status.closed, Status.failed):
         return
     end = _installed.pop(worker, None)
     if end is not None:
+        packed.leave(worker.port)
         end()
 
 

@@ -176,6 +176,29 @@ _MESSAGES = (
     Relies("distributed.utils:offload", takes=("func", "args", "kwargs")),
 )
 
+# store_get_data.py.
+_STORE_GET_DATA = (
+    # A worker has attributes handlers, by operation, transfer_outgoing_count, _bytes,
+    # both with _total, and _log, transfer_outgoing_count_limit, scheduler_delay,
+    # status, and state with tasks (which have nbytes) and actors.
+    _is(
+        "distributed.worker:Worker.get_data",
+        "async (self, comm, keys, who=None, serializers=None)",
+    ),
+    Relies("distributed.core:context_meter_to_server_digest", takes=("digest_tag",)),
+    Relies("distributed.core:Status.dont_reply"),
+    Relies("distributed.core:Status.paused"),
+    Relies("distributed.metrics:ContextMeter.meter", takes=("label", "func")),
+    Relies(
+        "distributed.metrics:ContextMeter.digest_metric",
+        takes=("label", "value", "unit"),
+    ),
+    Relies("distributed.comm.addressing:get_address_host", takes=("addr",)),
+    Relies("distributed.comm.inproc:InProc"),
+    Relies("distributed.actor:Actor", takes=("cls", "address", "key", "worker")),
+    _is("distributed.protocol.compression:compressions", "dict"),
+)
+
 HOOKS: dict[str, tuple[Relies, ...]] = {
     "transport": _COMM + _MESSAGES,
     # outgoing_message.py, encode_cost.py, decode_cost.py, offload_threads.py: what
@@ -392,6 +415,18 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "distributed.metrics:ContextMeter.digest_metric",
             "(self, label, value, unit)",
         ),
+        # packed.py: handlers["gather"], and handlers["update_data"], by whose name a
+        # comm knows what is scattered.
+        _is("distributed.worker:Worker.gather", "async (self, who_has)"),
+        _is(
+            "distributed.worker:Worker.gather_dep",
+            "async (self, worker, to_gather, total_nbytes, *, stimulus_id)",
+        ),
+        _is(
+            "distributed.worker:Worker.update_data",
+            "(self, data, stimulus_id=None)",
+        ),
+        *_STORE_GET_DATA,
     ),
     "client_check": (
         _is(
@@ -402,29 +437,6 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         _is("distributed.client:Client.scheduler_info"),
     ),
 }
-
-
-STORE_GET_DATA: tuple[Relies, ...] = (
-    # A worker has attributes handlers, by operation, transfer_outgoing_count, _bytes,
-    # both with _total, and _log, transfer_outgoing_count_limit, scheduler_delay,
-    # status, and state with tasks (which have nbytes) and actors.
-    _is(
-        "distributed.worker:Worker.get_data",
-        "async (self, comm, keys, who=None, serializers=None)",
-    ),
-    Relies("distributed.core:context_meter_to_server_digest", takes=("digest_tag",)),
-    Relies("distributed.core:Status.dont_reply"),
-    Relies("distributed.core:Status.paused"),
-    Relies("distributed.metrics:ContextMeter.meter", takes=("label", "func")),
-    Relies(
-        "distributed.metrics:ContextMeter.digest_metric",
-        takes=("label", "value", "unit"),
-    ),
-    Relies("distributed.comm.addressing:get_address_host", takes=("addr",)),
-    Relies("distributed.comm.inproc:InProc"),
-    Relies("distributed.actor:Actor", takes=("cls", "address", "key", "worker")),
-    _is("distributed.protocol.compression:compressions", "dict"),
-)
 """Of store_get_data.py."""
 
 

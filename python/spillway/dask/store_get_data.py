@@ -20,7 +20,6 @@ from distributed.metrics import context_meter, time
 from distributed.protocol import to_serialize
 
 from spillway import _native
-from spillway.dask import manifest
 from spillway.dask.checksums import Damaged
 from spillway.dask.offload_threads import OffloadThreads
 from spillway.dask.stored_frames import Preparation, Recipient
@@ -39,12 +38,6 @@ _threads = OffloadThreads(4)
 """Those of all workers of this process. Not those that decode: a disk may be slow."""
 
 Key = Any
-
-
-def check() -> str | None:
-    """Why this cannot be installed, None when it can."""
-    differences = (relies.mismatch() for relies in manifest.STORE_GET_DATA)
-    return next((difference for difference in differences if difference), None)
 
 
 def handler_for(worker: Any, store: Any) -> Callable[..., Any] | None:

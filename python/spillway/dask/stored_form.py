@@ -11,13 +11,13 @@ from typing import Any
 import msgpack
 from distributed.metrics import context_meter
 from distributed.protocol.serialize import (
-    merge_and_deserialize,
     msgpack_decode_default,
     msgpack_encode_default,
 )
 from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes
 
+from spillway.dask.decode import value_of
 from spillway.dask.value_encoder import Frame, encode
 
 NOTHING = object()
@@ -53,7 +53,7 @@ def pack(value: Any) -> list[Frame]:
 def unpack(frames: list[Frame]) -> Any:
     """The value of which `pack` made them."""
     _latest.bytes = sum(map(nbytes, frames))
-    value = merge_and_deserialize(decode_header(frames[0]), frames[1:])
+    value = value_of(frames)
     return NOTHING if value is None else value
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import cloudpickle
+from dask.utils import typename
 from distributed.protocol.serialize import (
     Serialize,
     Serialized,
@@ -371,7 +372,18 @@ def _pickled(value: Any, with_registry: bool) -> Encoded:
         packed = one.packed()
     value_counts.add("pickled")
     writeable = tuple(not frame.readonly for frame in one.frames)
-    return {"serializer": "pickle", "writeable": writeable}, [packed, *one.frames]
+    header = {"serializer": "pickle", "type": _name_of(type(value))}
+    header["writeable"] = writeable
+    return header, [packed, *one.frames]
+
+
+def _name_of(type_: type) -> str:
+    """For whoever keeps a value as it came, and is asked of what type it is. As Dask
+    has it, in headers and elsewhere."""
+    try:
+        return typename(type_)
+    except Exception:  # of the type's own class, which may be any code
+        return "object"
 
 
 def _is_of_the_script(value: Any, packed: bytes | list[Frame]) -> bool:

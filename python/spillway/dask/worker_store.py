@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from distributed.sizeof import safe_sizeof
+from distributed.sizeof import safe_sizeof, sizeof
 from distributed.spill import SpilledSize
 
 from spillway import _native, store_figures
 from spillway.dask import store_metrics, stored_form
+from spillway.dask.packed import Packed
 from spillway.dask.store_packer import StorePacker
 from spillway.dask.store_tiers import Tier
 from spillway.dask.stored_form import NOTHING
@@ -326,6 +327,10 @@ class WorkerStore(MutableMapping):
         packer.join(CLOSING_S)
 
     def _put(self, key: Key, value: Any) -> Any:
+        if isinstance(value, Packed):
+            return self._native.put_packed(
+                repr(key)[:LONGEST_KEY], value.frames, sizeof(value)
+            )
         return self._native.put(
             repr(key)[:LONGEST_KEY],
             NOTHING if value is None else value,

@@ -1,0 +1,116 @@
+"""Values as they came, for those who keep them so until a task asks.
+
+A worker with a store asks for them where it receives data: whatever it reads there is
+not decoded, and its store takes what stands for a value as it is. Anybody else gets
+values, as ever.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from dask.sizeof import sizeof
+from distributed.utils import nbytes
+
+_wanted: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "spillway_packed_wanted", default=False
+)
+
+_ports: dict[int, int] = {}
+"""Where workers of this process listen that have a store, and how many there."""
+
+_LONGEST_NAME = 200
+
+_SCATTERED = b"update_data"
+"""What brings data to a worker unasked."""
+
+
+class Packed:
+    """What stands for a value: its header, as bytes, and its frames. Each type of
+    values has a class of its own, with the name of the type, since Dask shows those."""
+
+    __slots__ = ("frames",)
+
+    def __init__(self, frames: list[Any]) -> None:
+        self.frames = frames
+
+
+@functools.lru_cache(maxsize=1000)
+def class_for(type_name: str) -> type[Packed]:
+    """The class of what stands for values of a type, by its name as a header has it."""
+    if not _is_name(type_name):
+        return Packed
+    module, _, name = type_name.rpartition(".")
+    body = {"__slots__": (), "__module__": module or "builtins", "__qualname__": name}
+    return type(name, (Packed,), body)
+
+
+def _is_name(text: Any) -> bool:
+    return (
+        isinstance(text, str)
+        and len(text) <= _LONGEST_NAME
+        and all(part.isidentifier() for part in text.split("."))
+    )
+
+
+@sizeof.register(Packed)
+def _sizeof(value: Packed) -> int:
+    return sum(map(nbytes, value.frames))
+
+
+@contextlib.contextmanager
+def wanted() -> Iterator[None]:
+    """Within it, replies with data that this task reads, and tasks that it starts, have
+    `Packed` in them for values."""
+    token = _wanted.set(True)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def around(receive: Any) -> Any:
+    """An async function that asks others for data, to be given `Packed`."""
+
+    @functools.wraps(receive)
+    async def ours(*args: Any, **kwargs: Any) -> Any:
+        with wanted():
+            return await receive(*args, **kwargs)
+
+    return ours
+
+
+def listen_at(port: int) -> None:
+    """From now on a worker that listens at a port takes `Packed` for what is scattered
+    to it, until `leave`."""
+    _ports[port] = _ports.get(port, 0) + 1
+
+
+def leave(port: int) -> None:
+    """End what `listen_at` began."""
+    _ports[port] -= 1
+    if not _ports[port]:
+        del _ports[port]
+
+
+def is_wanted(head: bytes | memoryview, accepted_at: int | None) -> bool:
+    """Whether who reads a message, of which head is the first frame, can tell them from
+    values. `accepted_at`: the port at which the peer came, None where it did not."""
+    if _wanted.get():
+        return True
+    return accepted_at in _ports and type(head) is bytes and _SCATTERED in head
+
+
+def are_data(kept: list[Packed], message: Any) -> bool:
+    """Whether a message is one with data, and these are values in it."""
+    if not isinstance(message, dict):
+        return False
+    if message.get("status") != "OK" and message.get("op") != _SCATTERED.decode():
+        return False
+    data = message.get("data")
+    if not isinstance(data, dict):
+        return False
+    values = {id(value) for value in data.values()}
+    return all(id(one) in values for one in kept)

@@ -96,7 +96,7 @@ def test_object_without_a_signature_is_a_mismatch(monkeypatch):
 
 
 @pytest.mark.parametrize("broken", manifest.HOOKS)
-def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
+def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog, store_is_on):
     stock_tcp = backends["tcp"]
     with monkeypatch.context() as patch:
         patch.setattr(*holder_and_name(OWN_OBJECT[broken]), changed)

@@ -60,7 +60,7 @@ TOTAL = total(Recorded())
 
 @contextlib.contextmanager
 def started():
-    """A cluster of two whose workers have stores, and in which nobody drops replicas."""
+    """A cluster of two whose workers have stores. Nobody drops replicas in it."""
     options = {
         "spillway.store.enabled": True,
         "distributed.scheduler.active-memory-manager.start": False,
@@ -87,6 +87,7 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
+    spillway.dask.enable()  # each test begins without
     with Client(cluster) as client:
         yield client
 
@@ -111,16 +112,17 @@ def until(client, condition):
         client.sync(asyncio.sleep, 0.01)
 
 
+def type_of(key):
+    """What a worker shows of a key."""
+    return lambda dask_worker: typename(dask_worker.state.tasks[key].type)
+
+
 def check_packed(client, key, worker, before):
     """It came, was not unpickled for that, and is once for those who use it."""
     (found,) = client.run(forms(key), workers=[worker]).values()
     assert found == PACKED
     assert counts(client, worker) == before
-    (shown,) = client.run(
-        lambda dask_worker: typename(dask_worker.state.tasks[key].type),
-        workers=[worker],
-    ).values()
-    assert shown == typename(Recorded)
+    assert client.run(type_of(key), workers=[worker]) == {worker: typename(Recorded)}
     users = [
         client.submit(
             total, future_of(client, key), number, workers=[worker], pure=False
@@ -223,6 +225,17 @@ def test_scatter_to_all(client, key):
     assert set(client.who_has(x)[key]) == set(workers)
     for worker in workers:
         check_packed(client, key, worker, before[worker])
+
+
+def test_what_a_stock_client_scatters_has_its_type_once_it_is_used(cluster, key):
+    with Client(cluster) as client:
+        _, there = workers_of(client)
+        before = counts(client, there)
+        x = client.scatter({key: Recorded()}, workers=[there], direct=True)[key]
+        (found,) = client.run(forms(key), workers=[there]).values()
+        assert found == PACKED and counts(client, there) == before
+        assert client.submit(total, x, workers=[there]).result() == TOTAL
+        assert client.run(type_of(key), workers=[there]) == {there: typename(Recorded)}
 
 
 def test_it_is_itself_for_who_reads_it_otherwise(client, key):

@@ -15,7 +15,7 @@ from distributed.worker import get_data_from_worker
 
 from comm_pairs import OURS, soon, until
 from spillway import _native, stats
-from spillway.dask import checksums, enable, store_get_data, stored_frames
+from spillway.dask import checksums, enable, manifest, store_get_data, stored_frames
 from spillway.dask.comm import SpillwayComm
 from stored_values import LIVE, LOST, ON_DISK, mini_store, spoil
 
@@ -71,7 +71,7 @@ async def workers(protocol="tcp", is_ours=True, **options):
             Client(cluster, asynchronous=True) as client,
         ):
             sender, receiver = cluster.workers.values()
-            assert store_get_data.check() is None
+            assert manifest.mismatch("store") is None
             put_in_place(sender, store)
             yield client, sender, receiver
             del sender.handlers["get_data"]

@@ -186,8 +186,7 @@ _STORE_GET_DATA = (
         "async (self, comm, keys, who=None, serializers=None)",
     ),
     Relies("distributed.core:context_meter_to_server_digest", takes=("digest_tag",)),
-    Relies("distributed.core:Status.dont_reply"),
-    Relies("distributed.core:Status.paused"),
+    Relies("distributed.core:Status"),
     Relies("distributed.metrics:ContextMeter.meter", takes=("label", "func")),
     Relies(
         "distributed.metrics:ContextMeter.digest_metric",

@@ -24,6 +24,7 @@ from distributed.worker_state_machine import (
 from spillway import _native
 from spillway.dask import hook_store, store_metrics, store_packer, worker_store
 from spillway.dask.store_readers import Readers
+from spillway.dask.stored_form import NOTHING
 from spillway.dask.undecoded import Undecoded
 
 logger = logging.getLogger("spillway")
@@ -115,9 +116,20 @@ class TaskRunner:
             error = reading.future.exception()
             if error is None:
                 store_metrics.digest(reading.take_metrics())
+                self._show_type(dependency)
             elif event is None:
                 event = self._why_unread(key, dependency, error)
         return event
+
+    def _show_type(self, key: Any) -> None:
+        """Of a value that came packed nobody knew what it is, who was not told."""
+        task, entry = self._worker().state.tasks.get(key), self._store.entry(key)
+        value = entry.try_acquire() if entry is not None else None
+        if value is None:
+            return
+        entry.unpin()
+        if task is not None:
+            task.type = type(None if value is NOTHING else value)
 
     def _why_unread(self, key: Any, dependency: Any, error: BaseException) -> Any:
         """An event for a task that needs what could not be read."""

@@ -41,8 +41,11 @@ STORE = {"ENABLED": "True", "SMALL": "1 B"}
 
 def put_under_dask() -> None:
     if os.environ.get("WITH_STORE"):
+        import dask
+
         for name, value in STORE.items():
             os.environ[f"DASK_SPILLWAY__STORE__{name}"] = value
+        dask.config.refresh()
     # For the processes that tests start: they inherit the environment, and not always
     # the configuration, where enable() says the same. Dask reads it when imported.
     for role in ROLES:

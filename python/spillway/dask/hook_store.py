@@ -90,7 +90,12 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
     def excess() -> int:
         worker = reference()
-        return worker.monitor.get_process_memory() - aim if worker is not None else 0
+        if worker is None:
+            return 0
+        memory = worker.monitor.get_process_memory()
+        # As Dask does between two evictions: they take longer than its monitor waits.
+        manager._maybe_pause_or_unpause(worker, memory)
+        return memory - aim
 
     def on_metric(label: str, value: float, unit: str) -> None:
         worker = reference()

@@ -374,6 +374,10 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "distributed.worker_memory:WorkerMemoryManager._spill",
             "async (self, worker, memory)",
         ),
+        _is(
+            "distributed.worker_memory:WorkerMemoryManager._maybe_pause_or_unpause",
+            "(self, worker, memory)",
+        ),
         _is("distributed.worker_memory:ThrottledGC.collect", "(self)"),
         _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
         _is("distributed.worker:Worker.execute", "async (self, key, *, stimulus_id)"),

@@ -166,10 +166,10 @@ class TaskRunner:
     async def _put_away(self, event: Any) -> Any:
         """Write a value that is larger than the target, so that it does not drive all
         others from memory. One that cannot be pickled fails its task, as in Dask."""
-        task = self._worker().state.tasks.get(event.key)
-        target = self._store.target
-        if not target or event.nbytes < target or task is None or task.actor:
+        state, target = self._worker().state, self._store.target
+        if not target or event.nbytes < target or event.key in state.actors:
             return event
+        task = state.tasks[event.key]
         entry = self._store.prepare(event.key, event.value)
         start = time.perf_counter()
         try:

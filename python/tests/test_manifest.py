@@ -32,14 +32,15 @@ OWN_OBJECT = {
     "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
     "worker_executor": "distributed.utils:_offload_executor",
     "client_check": "distributed.scheduler:Scheduler.identity",
+    "store": "distributed.spill:SpillBuffer",
 }
 
 
 # For a hook those that go off with it: they cannot do without it or its object.
 FOLLOWS = {
     "config": ("malloc",),
-    "idle_memory": ("malloc",),
-    "memory_limit": ("idle_memory", "malloc"),
+    "idle_memory": ("malloc", "store"),
+    "memory_limit": ("idle_memory", "malloc", "store"),
 }
 
 
@@ -123,7 +124,9 @@ def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog, store_is_on)
 @pytest.mark.parametrize(
     "version", ["2024.12.1", "2026.8.1", "2031.1.0+4.g12ab", "mine"]
 )
-def test_unknown_version_that_matches_is_on_with_a_notice(version, monkeypatch, caplog):
+def test_unknown_version_that_matches_is_on_with_a_notice(
+    version, monkeypatch, caplog, store_is_on
+):
     monkeypatch.setattr(distributed, "__version__", version)
     enable()
     assert set(stats()["hooks"].values()) == {in_force.ON}

@@ -104,7 +104,7 @@ def test_threads_that_enable_at_once_install_once(monkeypatch):
     assert is_same(entered_places(), stock)
 
 
-def test_install_that_fails_leaves_that_part_stock(monkeypatch, caplog):
+def test_install_that_fails_leaves_that_part_stock(monkeypatch, caplog, store_is_on):
     def fails(self):
         raise TypeError("cannot be made")
 
@@ -175,7 +175,9 @@ def test_names_of_later_parts_are_accepted(monkeypatch, caplog):
     names = "same_host,store,shuffle"
     monkeypatch.setenv("SPILLWAY_DISABLE", names)
     enable()
-    assert set(stats()["hooks"].values()) == {in_force.ON}
+    hooks = stats()["hooks"]
+    assert hooks.pop("store") == "off: SPILLWAY_DISABLE=store"
+    assert set(hooks.values()) == {in_force.ON}
     assert warnings_of(caplog) == []
 
 

@@ -355,9 +355,12 @@ class WorkerStore(MutableMapping):
 def acquire(entry: Any) -> tuple[Any, list[store_metrics.Metric]]:
     """The value of an entry, which stays in memory until its `unpin`, and what Dask is
     to meter. Waits for a disk. Thread: any."""
+    is_on_disk = not entry.forms & (LIVE | PACKED)
     value, metrics = store_metrics.metered(
         "disk-read", "decompress", entry.acquire, stored_form.take_bytes
     )
+    if not is_on_disk:
+        metrics = [metric for metric in metrics if metric[0] != "disk-read"]
     return (None if value is NOTHING else value), metrics
 
 

@@ -49,7 +49,7 @@ typedef struct spw_store_options {
     size_t directory_count;                 /* 0: nothing leaves memory */
     uint64_t target_bytes;    /* weight in memory above which values leave; 0: never */
     uint64_t in_flight_bytes; /* written at once; 0: 256 MiB; one value always may be */
-    uint64_t small_bytes;     /* lighter ones go to disk only in company; 0: 4 KiB */
+    uint64_t small_bytes;     /* lighter ones stay while there are others; 0: 4 KiB */
     uint32_t threads;         /* for disks and compression; 0: two */
     uint32_t codec;           /* spw_codec_id for what is written: NONE, LZ4 or ZSTD */
     uint64_t file_bytes;      /* of the first files; later ones are larger; 0: 64 MiB */

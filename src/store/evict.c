@@ -82,8 +82,8 @@ static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
 }
 
 /* Begin with who was used longest ago, and its company: as many as make up the need,
- * but small ones as many as are worth a write. Returns: the weight that is leaving, 0 if
- * nothing can. */
+ * but small ones as many as are worth a write. Returns: the weight that is leaving, 0
+ * if nothing can. */
 static uint64_t begin(spw_store *store, uint64_t need)
 {
     spw__size_class of;

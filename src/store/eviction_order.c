@@ -40,9 +40,7 @@ spw_entry *spw__order_next(const spw__eviction_order *order, spw__size_class *re
         return medium;
     }
     *ret_class = SPW__CLASS_SMALL;
-    return order->classes[SPW__CLASS_SMALL].weight >= SPW__SMALL_TOGETHER_BYTES
-               ? order->classes[SPW__CLASS_SMALL].entries.first
-               : NULL;
+    return order->classes[SPW__CLASS_SMALL].entries.first;
 }
 
 spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of)

@@ -8,15 +8,14 @@
 #include "store/entry_list.h"
 
 typedef enum spw__size_class {
-    SPW__CLASS_SMALL = 0,  /* only if there is nothing else, and many together */
+    SPW__CLASS_SMALL = 0,  /* only if there is nothing else, and all together */
     SPW__CLASS_MEDIUM = 1, /* several together */
     SPW__CLASS_LARGE = 2,  /* alone */
     SPW__CLASS_COUNT = 3
 } spw__size_class;
 
 enum {
-    SPW__LARGE_BYTES = 1 << 20,         /* and what medium ones are to be together */
-    SPW__SMALL_TOGETHER_BYTES = 1 << 18 /* fewer bytes of small ones stay */
+    SPW__LARGE_BYTES = 1 << 20 /* and what others are to be together */
 };
 
 typedef struct spw__eviction_order {

@@ -408,8 +408,15 @@ def test_closing_leaves_nothing_behind(make, tmp_path):
     assert after["stores"] == before["stores"]
     assert after["on_disk"] == before["on_disk"]
     assert after["writes"] >= before["writes"] + 9
-    store["late"] = 1  # a worker that closes may still get some
-    assert dict(store) == {"late": 1} and store.evict() == -1
+    assert list(store) == list(range(10))  # as Dask's has them
+    assert list(store.fast) == [9] and store[9] == bytes(1000)
+    with pytest.raises(KeyError, match="has been closed"):
+        store[0]
+    store["late"] = None  # a worker that closes may still get some
+    assert store["late"] is None and store.evict() == -1
+    for key in list(store):
+        del store[key]
+    assert len(store) == 0
 
 
 def test_closing_while_values_leave(make, tmp_path):
@@ -417,5 +424,4 @@ def test_closing_while_values_leave(make, tmp_path):
     for i in range(200):
         store[i] = bytes(20_000)
     store.close()
-    assert len(store) == 0
     until(lambda: not os.listdir(tmp_path))

@@ -312,8 +312,8 @@ class WorkerStore(MutableMapping):
             entry.remove()
 
     def close(self) -> None:
-        """Remove all values, and have the files and the thread go; from now on it is
-        one in memory."""
+        """Have the files and the thread go. What is in memory stays there, for whoever
+        still looks, and so do all keys; of the others nothing is left."""
         packer, native = self._packer, self._native
         if packer is None:
             return
@@ -321,7 +321,14 @@ class WorkerStore(MutableMapping):
         self._native = _native.Store(stored_form.pack, stored_form.unpack, [])
         for key in list(self._prepared):
             self.forget_prepared(key)
-        self.clear()
+        for key, entry in self._entries.items():
+            value = entry.try_acquire()
+            if value is None:
+                self._entries[key] = _Gone(entry.weight)
+            else:
+                self._entries[key] = self._native.put("", value, entry.weight)
+                entry.unpin()
+            entry.remove()
         native.close()
         del native
         packer.join(CLOSING_S)
@@ -350,6 +357,25 @@ class WorkerStore(MutableMapping):
         store_metrics.digest(
             [("memory-read", 1, "count"), ("memory-read", weight, "bytes")]
         )
+
+
+class _Gone:
+    """An entry of a store that was closed, whose value was on disk."""
+
+    forms = 0
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+
+    def try_acquire(self) -> None:
+        """It is not at hand."""
+
+    def acquire(self) -> Any:
+        """Nor anywhere else."""
+        raise KeyError("the value was on disk, and its worker has been closed")
+
+    def remove(self) -> None:
+        """Nothing is left to be removed."""
 
 
 def acquire(entry: Any) -> tuple[Any, list[store_metrics.Metric]]:

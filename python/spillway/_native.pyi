@@ -61,8 +61,9 @@ class Store:
     """Values that leave memory when it is short, for directories: pairs of a path and a
     limit in bytes, 0 for none. `pack` makes a list of buffers of a value, `unpack` a
     value of such a list. `target`: bytes in memory above which values leave;
-    `in_flight`: bytes that leave at once; `small`: values of fewer bytes stay
-    while there are others; `threads` for disks; 0 for the defaults. `codec`: "", "lz4" or "zstd"."""
+    `in_flight`: bytes that leave at once; `small`: values of fewer bytes stay while
+    there are others; `threads` for disks; 0 for the defaults. `codec`: "", "lz4" or
+    "zstd"."""
 
     def __init__(
         self,

@@ -309,6 +309,13 @@ def test_only_who_listens_with_a_store_is_given_what_is_scattered():
     assert not packed.is_wanted(head, 1234)
 
 
+def test_ports_of_addresses():
+    assert packed.port_in("tcp://127.0.0.1:1234") == 1234
+    assert packed.port_in("spillway://[::1]:1234") == 1234
+    for address in ("inproc://192.0.2.1/12/4", "", "tcp://host", "tcp://host:"):
+        assert packed.port_in(address) is None
+
+
 @pytest.mark.parametrize("name", [None, 3, "", "a.b-c", "x" * 300, "a..b"])
 def test_what_is_no_name_of_a_type(name):
     assert packed.class_for(name) is packed.Packed

@@ -51,16 +51,23 @@ async def install(worker: Any) -> None:
     from spillway.dask.store_execute import TaskRunner
 
     store = _make(worker, asyncio.get_running_loop())
-    runner = TaskRunner(worker, store)
-    _installed[worker] = weakref.finalize(worker, store.close)
+    try:
+        runner = TaskRunner(worker, store)
+        gather_dep = packed.around(runner.gather_dep)
+        handlers = {"gather": packed.around(worker.handlers["gather"])}
+        get_data = store_get_data.handler_for(worker, store)
+        if get_data is not None:
+            handlers["get_data"] = get_data
+        port = packed.port_in(worker.address)
+    except BaseException:
+        store.close()
+        raise
+    # From here on nothing can fail.
+    _installed[worker] = weakref.finalize(worker, _end, store, port)
+    packed.listen_at(port)
     manager.data = worker.state.data = store
-    worker.execute = runner.execute
-    worker.gather_dep = packed.around(runner.gather_dep)
-    worker.handlers["gather"] = packed.around(worker.handlers["gather"])
-    packed.listen_at(worker.port)
-    answer = store_get_data.handler_for(worker, store)
-    if answer is not None:
-        worker.handlers["get_data"] = answer
+    worker.execute, worker.gather_dep = runner.execute, gather_dep
+    worker.handlers.update(handlers)
 
 
 def remove(worker: Any) -> None:
@@ -68,14 +75,18 @@ def remove(worker: Any) -> None:
     is there, until it closes or is gone."""
     from distributed.core import Status
 
-    from spillway.dask import packed
-
     if worker.status not in (Status.closing, Status.closed, Status.failed):
         return
     end = _installed.pop(worker, None)
     if end is not None:
-        packed.leave(worker.port)
         end()
+
+
+def _end(store: Any, port: int | None) -> None:
+    from spillway.dask import packed
+
+    packed.leave(port)
+    store.close()
 
 
 def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:

@@ -82,14 +82,23 @@ def around(receive: Any) -> Any:
     return ours
 
 
-def listen_at(port: int) -> None:
+def port_in(address: str) -> int | None:
+    """The port of an address; None where it has none, and no comm of ours comes."""
+    port = address.rpartition(":")[2]
+    return int(port) if port.isascii() and port.isdigit() else None
+
+
+def listen_at(port: int | None) -> None:
     """From now on a worker that listens at a port takes `Packed` for what is scattered
     to it, until `leave`."""
-    _ports[port] = _ports.get(port, 0) + 1
+    if port is not None:
+        _ports[port] = _ports.get(port, 0) + 1
 
 
-def leave(port: int) -> None:
+def leave(port: int | None) -> None:
     """End what `listen_at` began."""
+    if port is None:
+        return
     _ports[port] -= 1
     if not _ports[port]:
         del _ports[port]

@@ -39,6 +39,7 @@ def test_has_every_figure_in_plain_types():
         "copies",
         "offload",
         "values",
+        "store",
         "connections",
         "same_host",
         "regions",
@@ -66,6 +67,7 @@ def test_has_every_figure_in_plain_types():
         "failed",
         "undecoded",
     }
+    assert got["store"]["stores"] == got["store"]["live"]["count"] == 0
     assert set(got["regions"]) == {"recycled", "added"}
     assert set(got["budget"]) == {
         "held",

@@ -117,6 +117,8 @@ class TaskRunner:
             if error is None:
                 store_metrics.digest(reading.take_metrics())
                 self._show_type(dependency)
+                self._store.just_read.add(dependency)
+                pins.callback(self._store.just_read.discard, dependency)
             elif event is None:
                 event = self._why_unread(key, dependency, error)
         return event

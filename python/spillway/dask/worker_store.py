@@ -74,6 +74,8 @@ class WorkerStore(MutableMapping):
             Is told the key of a value that cannot be read back any more.
         """
         self.target = target
+        self.just_read: set[Key] = set()
+        """What was read back, and metered, for who comes for it next."""
         self.on_lost = on_lost
         self._native = _native.Store(
             stored_form.pack,
@@ -122,7 +124,10 @@ class WorkerStore(MutableMapping):
         value = entry.try_acquire()
         if value is not None:
             entry.unpin()
-            self._count_memory_read(entry.weight)
+            if key in self.just_read:
+                self.just_read.discard(key)
+            else:
+                self._count_memory_read(entry.weight)
             return None if value is NOTHING else value
         try:
             value, metrics = acquire(entry)

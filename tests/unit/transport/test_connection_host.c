@@ -23,11 +23,13 @@ static void messages_with_and_without_references_in_a_row(void **state)
     RECEIVE(pair.server, pair.client, SMALL, 2);
     RECEIVE(pair.server, pair.client, LARGE, 3);
     TRY(loopback_settle(pair.client, pair.server, &t->error));
-    spw_connection_reap(pair.client);
-    if (spw_connection_is_open(pair.client)) {
+    if (spw_connection_is_open(pair.client))
         assert_int_equal(spw_connection_queued_bytes(pair.client), 0);
-        assert_int_equal(torture_charged(t, SPW_CHARGE_QUEUED), 0);
-    }
+    /* What a thread hands over last may come a moment after it no longer counts. */
+    do
+        spw_connection_reap(pair.client);
+    while (spw_connection_is_open(pair.client) &&
+           torture_charged(t, SPW_CHARGE_QUEUED) > 0);
 end:
     loopback_close(&pair);
 }

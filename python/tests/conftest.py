@@ -20,9 +20,7 @@ def stock_dask(monkeypatch):
     monkeypatch.delenv("SPILLWAY_DISABLE", raising=False)
     monkeypatch.delitem(backends, "spillway", raising=False)
     disable()
-    # All parts are on, also the one that is being tried out.
-    with dask.config.set({"spillway.store.enabled": True}):
-        yield
+    yield
     disable()
 
 

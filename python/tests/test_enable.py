@@ -172,7 +172,7 @@ def test_disable_transport_leaves_tcp_to_dask_and_the_rest_on(monkeypatch):
 
 
 def test_names_of_later_parts_are_accepted(monkeypatch, caplog):
-    names = "same_host,shuffle"
+    names = "same_host,store,shuffle"
     monkeypatch.setenv("SPILLWAY_DISABLE", names)
     enable()
     hooks = stats()["hooks"]

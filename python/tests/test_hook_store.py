@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 
 import dask
 import numpy as np
@@ -390,41 +389,3 @@ async def test_a_killed_worker_leaves_no_files():
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not os.path.exists(directory))
         await until(lambda: nanny.pid not in (None, pid))
-
-
-async def lags_while_spilling(dask_worker, size):
-    """Have large values leave and come back. The longest that the loop did not turn."""
-    worst, done = [0.0], threading.Event()
-
-    async def turn():
-        while not done.is_set():
-            before = time.perf_counter()
-            await asyncio.sleep(0.002)
-            worst[0] = max(worst[0], time.perf_counter() - before)
-        return worst[0]
-
-    data = dask_worker.data
-    turning = asyncio.ensure_future(turn())
-    for i in range(3):
-        data[i] = await asyncio.to_thread(np.tile, noise(i), size // MIB)
-        assert data.evict() != 0
-        await asyncio.sleep(0)
-        while len(data.slow) <= i:
-            await asyncio.sleep(0.01)
-    for i in range(3):
-        del data[i]
-    done.set()
-    return await turning
-
-
-async def test_the_loop_turns_while_large_values_leave(monkeypatch):
-    worst = {}
-    for plane in ("spillway", "stock"):
-        monkeypatch.setenv("SPILLWAY_DISABLE", "store" if plane == "stock" else "")
-        async with cluster(n_workers=1, memory_limit="4 GiB") as client:
-            (worst[plane],) = (
-                await client.run(lags_while_spilling, size=256 * MIB)
-            ).values()
-            if plane == "spillway":
-                assert (await figures(client))[0]["writes"] == 3
-    assert worst["spillway"] < worst["stock"] / 2, worst

@@ -78,6 +78,15 @@ def test_decompressing_is_metered_as_in_dask(codec):
     assert "decompress" in metered(loads)
 
 
+def test_what_cannot_be_decoded_is_said_where_dask_says_it(caplog):
+    frames = as_received(dumps(to_serialize(noise(10))))
+    with pytest.raises(TypeError):
+        loads(frames, deserializers=["pickle"])
+    (record,) = caplog.records
+    assert record.name == "distributed.protocol.core"
+    assert "serialized with dask" in caplog.text
+
+
 def test_deserializers_are_obeyed():
     frames = as_received(dumps(to_serialize(noise(10))))
     assert loads(frames, deserializers=["dask"]).nbytes == 10

@@ -265,3 +265,16 @@ async def test_without_a_codec_large_arrays_need_no_thread():
     content = {"x": to_serialize(noise(64 * MIB))}
     _, is_elsewhere = await encoded(content, AUTO_BYTES, options())
     assert not is_elsewhere
+
+
+async def test_what_cannot_be_encoded_is_said_where_dask_says_it(caplog):
+    def encode_value(value, **_):
+        raise TypeError("not this one")
+
+    message = OutgoingMessage(
+        {"x": to_serialize(1)}, NEVER, lambda: options(on_error="raise"), encode_value
+    )
+    with pytest.raises(TypeError, match="not this one"):
+        message.encode_here()
+    assert {record.name for record in caplog.records} == {"distributed.protocol.core"}
+    assert "Failed to Serialize" in caplog.text and "not this one" in caplog.text

@@ -24,7 +24,8 @@ from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("distributed.protocol.core")
+"""Dask's, where people look for what cannot be deserialised."""
 
 # Every dict that stands for something else has a key that begins so.
 _MARK = b"__"

@@ -50,7 +50,8 @@ _OPAQUE = (Serialize, Serialized, ToPickle, Pickled)
 _SERIALISED = (Serialized, Pickled)
 _PICKLED = (ToPickle, Pickled)
 
-logger = logging.getLogger("spillway")
+logger = logging.getLogger("distributed.protocol.core")
+"""Dask's, where people look for what cannot be serialised."""
 
 SMALLEST_COMPRESSED = 10_000
 """Dask's: smaller frames are not compressed."""

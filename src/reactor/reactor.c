@@ -1,11 +1,11 @@
 /* The reactor's threads. All of them wait at one poller, which gives each event to one
  * of them: whichever is free takes what is ready, and what has had its turn goes to the
  * end of the line. */
-#include <signal.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "platform/process.h"
+#include "platform/thread.h"
 #include "reactor/reactor_state.h"
 
 static const uint64_t STOP_TAG = UINT64_MAX;
@@ -181,30 +181,11 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Returns: 0, or an errno. */
-static int start_thread(pthread_t *ret_thread, spw_reactor *reactor)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int answer = pthread_attr_init(&attributes);
-    if (answer != 0)
-        return answer;
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES); /* else the default */
-    /* Signals are for threads that know what to do with them. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    answer = pthread_create(ret_thread, &attributes, run, reactor);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    if (answer == 0)
-        (void)pthread_setname_np(*ret_thread, "spillway-io"); /* for who looks at top */
-    return answer;
-}
-
 int spw__reactor_start_threads(spw_reactor *reactor)
 {
     while (reactor->thread_count < reactor->threads_wanted) {
-        int answer = start_thread(&reactor->threads[reactor->thread_count], reactor);
+        int answer = spw__thread_start(&reactor->threads[reactor->thread_count],
+                                       STACK_BYTES, "spillway-io", run, reactor);
         if (answer != 0) {
             reactor->threads_wanted = reactor->thread_count;
             return -answer;

@@ -34,6 +34,12 @@ void spw__leaving_remove(spw_entry *entry)
     spw__entry_list_remove(&store->leaving, SPW__LINK_TURN, entry);
     entry->turn = SPW__TURN_NONE;
     entry->is_leaving = false;
+    spw__leaving_uncount(entry);
+}
+
+void spw__leaving_uncount(spw_entry *entry)
+{
+    spw_store *store = entry->store;
     store->unpacked--;
     store->leaving_bytes -= entry->weight;
     store->leaving_weight -= entry->weight;

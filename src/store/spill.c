@@ -3,9 +3,9 @@
  */
 #include <assert.h>
 
-#include "context/reclaim.h"
 #include "context/allocate.h"
 #include "context/error.h"
+#include "context/reclaim.h"
 #include "platform/clock.h"
 #include "store/spill_writer.h"
 #include "store/store_state.h"

@@ -151,6 +151,9 @@ void spw__store_collect_later(spw_store *store);
 void spw__leaving_add(spw_entry *entry);
 /* Take it out again: somebody wants it. Drop the reference afterwards. */
 void spw__leaving_remove(spw_entry *entry);
+/* What was added to that list no longer counts as unpacked, and leaving by its weight:
+ * it is packed, is let go of, or stays. */
+void spw__leaving_uncount(spw_entry *entry);
 
 /* Put an entry where it belongs among those that may leave, after whatever changed. */
 void spw__entry_settle(spw_entry *entry);

@@ -19,14 +19,6 @@ static spw_entry *take(spw_store *store)
     return entry;
 }
 
-static void count_packed(spw_entry *entry)
-{
-    spw_store *store = entry->store;
-    store->unpacked--;
-    store->leaving_bytes -= entry->weight;
-    store->leaving_weight -= entry->weight;
-}
-
 /* Let an entry go that needs not be packed, since it is on disk, or was removed. The
  * lock is released meanwhile. */
 static void let_go(spw_store *store, spw_entry *entry)
@@ -37,7 +29,7 @@ static void let_go(spw_store *store, spw_entry *entry)
     spw__store_unlock(store);
     spw__forms_clear(store, &forms);
     spw__store_lock(store);
-    count_packed(entry);
+    spw__leaving_uncount(entry);
     spw__entry_settle(entry);
     (void)pthread_cond_broadcast(&store->changed);
     spw__store_settle(store);
@@ -67,7 +59,7 @@ static bool pack_one(spw_store *store, spw_entry *entry, spw__spill *spill,
     spw__store_lock(store);
     store->figures.pack_ns += took;
     store->figures.packs++;
-    count_packed(entry);
+    spw__leaving_uncount(entry);
     if (status == SPW_STATUS_OK) {
         spw__spill_add(spill, entry, packed);
         return true;
@@ -97,7 +89,7 @@ static bool pack_some(spw_store *store, spw_store_event *ret_event)
     if (spw__spill_create(store, TOGETHER_MAX, &spill, &error) != SPW_STATUS_OK) {
         spw_entry *entry = take(store);
         entry->is_leaving = false;
-        count_packed(entry);
+        spw__leaving_uncount(entry);
         spw__entry_settle(entry);
         (void)pthread_cond_broadcast(&store->changed);
         *ret_event =

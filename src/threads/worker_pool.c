@@ -5,12 +5,12 @@
 #include "threads/worker_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/log.h"
 #include "platform/process.h"
+#include "platform/thread.h"
 
 /* A job has its buffers elsewhere. LZ4 takes 16 KiB of the stack, zstd not more. */
 static const size_t STACK_BYTES = 256 * 1024;
@@ -140,32 +140,13 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Returns: 0, or an errno. */
-static int start_thread(pthread_t *ret_thread, spw__worker_pool *pool)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int answer = pthread_attr_init(&attributes);
-    if (answer != 0)
-        return answer;
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES); /* else the default */
-    /* Signals are for threads that know what to do with them. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    answer = pthread_create(ret_thread, &attributes, work, pool);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    if (answer == 0)
-        (void)pthread_setname_np(*ret_thread, "spillway-disk"); /* for who uses top */
-    return answer;
-}
-
 /* Start those that do not run yet. Where one runs, the others are not tried again; as
  * long as none does, each job tries. With the lock held. Returns: 0, or an errno. */
 static int start_threads(spw__worker_pool *pool)
 {
     while (pool->thread_count < pool->threads_wanted) {
-        int answer = start_thread(&pool->threads[pool->thread_count], pool);
+        int answer = spw__thread_start(&pool->threads[pool->thread_count], STACK_BYTES,
+                                       "spillway-disk", work, pool);
         if (answer != 0) {
             if (pool->thread_count > 0)
                 pool->threads_wanted = pool->thread_count;

@@ -111,15 +111,16 @@ def loads(
         raise one from error
 
 
-def _header(frame: bytes | memoryview) -> dict[str, Any]:
-    """A header that is the caller's own."""
+def header_of(frame: bytes | memoryview) -> dict[str, Any]:
+    """The header of a value, packed, as a dict that is the caller's own: Dask's
+    functions change the one that they are given."""
     return msgpack.unpackb(
         frame, object_hook=msgpack_decode_default, use_list=False, **msgpack_opts
     )
 
 
 def _packed(frames: list, offset: int) -> packed.Packed:
-    header = _header(frames[offset])
+    header = header_of(frames[offset])
     end = offset + 1 + header["num-sub-frames"]
     return packed.class_for(header.get("type"))(frames[offset:end])
 
@@ -128,7 +129,7 @@ def value_of(frames: list) -> Any:
     """The value of a header, as bytes, and its frames, as `Packed` has them. What its
     code raises that is no Exception becomes RuntimeError."""
     try:
-        header, sub_frames = _header(frames[0]), frames[1:]
+        header, sub_frames = header_of(frames[0]), frames[1:]
         checksums.verify(header, sub_frames)
         header, sub_frames = plain(header, sub_frames)
         return merge_and_deserialize(header, sub_frames)
@@ -143,7 +144,7 @@ def value_of(frames: list) -> Any:
 def _serialized(
     frames: list, offset: int, deserialize: bool, deserializers: Any
 ) -> Any:
-    header = _header(frames[offset])
+    header = header_of(frames[offset])
     sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
     if not deserialize:
         return Serialized(header, sub_frames)

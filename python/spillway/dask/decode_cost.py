@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import msgpack
-from distributed.protocol.serialize import msgpack_decode_default
-from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes
 
 from spillway.dask import checksums
+from spillway.dask.decode import header_of
 
 MANY_FRAMES = 500
 """Of a message with more frames than that the whole counts."""
@@ -33,9 +31,7 @@ def decode_bytes(frames: list[bytes | memoryview], total_bytes: int) -> int:
         packed = frames[at]
         if nbytes(packed) > LARGE_HEADER_BYTES:
             return total_bytes
-        header = msgpack.unpackb(
-            packed, object_hook=msgpack_decode_default, use_list=False, **msgpack_opts
-        )
+        header = header_of(packed)
         values = frames[at + 1 : at + 1 + header["num-sub-frames"]]
         cost += nbytes(packed) + _value_bytes(header, values)
         at += 1 + header["num-sub-frames"]

@@ -10,11 +10,7 @@ from typing import Any
 
 import msgpack
 from distributed.metrics import context_meter
-from distributed.protocol.serialize import (
-    msgpack_decode_default,
-    msgpack_encode_default,
-)
-from distributed.protocol.utils import msgpack_opts
+from distributed.protocol.serialize import msgpack_encode_default
 from distributed.utils import nbytes
 
 from spillway.dask.decode import value_of
@@ -55,13 +51,6 @@ def unpack(frames: list[Frame]) -> Any:
     _latest.bytes = sum(map(nbytes, frames))
     value = value_of(frames)
     return NOTHING if value is None else value
-
-
-def decode_header(packed: Frame) -> dict[str, Any]:
-    """A header that is the caller's own."""
-    return msgpack.unpackb(
-        packed, object_hook=msgpack_decode_default, use_list=False, **msgpack_opts
-    )
 
 
 def take_bytes() -> int | None:

@@ -5,17 +5,15 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgpack
 from distributed.comm.core import Comm
 from distributed.protocol.compression import compressions
-from distributed.protocol.serialize import Serialized, msgpack_decode_default
-from distributed.protocol.utils import msgpack_opts
+from distributed.protocol.serialize import Serialized
 from distributed.utils import nbytes
 
 from spillway import _native
 from spillway.dask import checksums, handshake
 from spillway.dask.comm import SpillwayComm
-from spillway.dask.decode import pickles_inside, plain
+from spillway.dask.decode import header_of, pickles_inside, plain
 
 Frame = bytes | memoryview | _native.FileRange
 
@@ -130,16 +128,10 @@ class Preparation:
         return Serialized(header, sent)
 
     def _header(self) -> dict[str, Any]:
-        # Its own each time, for Dask's functions change the one that they are given.
         head = self._frames[0]
         if type(head) is _native.FileRange:
             head = self._timed(head, lambda: memoryview(head))
-        return msgpack.unpackb(
-            head,
-            object_hook=msgpack_decode_default,
-            use_list=False,
-            **msgpack_opts,
-        )
+        return header_of(head)
 
     def _is_allowed(self, header: dict[str, Any]) -> bool:
         if self._serializers is None:

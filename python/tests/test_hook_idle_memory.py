@@ -60,6 +60,22 @@ async def test_an_idle_worker_gives_freed_memory_back():
         del kept
 
 
+def kept_mib():
+    """How much of 100 MiB in blocks is resident when all but the last are freed."""
+    before = resident_mib()
+    blocks, _last = pieces(100)
+    del blocks[:-1]
+    return resident_mib() - before
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "most"), [("300MB", 0, 20), ("600MB", 95, 110)]
+)
+async def test_a_worker_with_little_memory_keeps_nothing(limit, least, most):
+    async with one_worker(memory_limit=limit) as client:
+        assert least <= await ask(client, kept_mib) <= most
+
+
 def make(size):
     return bytes(bytearray(os.urandom(size)))
 

@@ -17,7 +17,7 @@ def test_one_of_them_is_enough(setting, monkeypatch):
     monkeypatch.setenv(setting.variable, "77")
     assert not in_environment()
     monkeypatch.setenv(setting.variable, setting.value)
-    assert in_environment()
+    assert in_environment() == [setting]
 
 
 def test_freed_memory_is_taken_again_without_page_faults():

@@ -1,9 +1,13 @@
-"""What malloc keeps of freed memory, given back to the system."""
+"""What malloc keeps of freed memory: given back to the system, or not kept."""
 
 import ctypes
+from collections.abc import Iterable
 
-# Found in what is loaded already: glibc has it, other C libraries do not.
+from spillway.dask.malloc_variables import Setting
+
+# Found in what is loaded already: glibc has them, other C libraries do not.
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
 
 
 def why_unavailable() -> str | None:
@@ -16,3 +20,13 @@ def give_back() -> None:
     in malloc and free meanwhile, for about a tenth of a second for each GB that goes.
     """
     _malloc_trim(0)
+
+
+def keep_as_dask_does(settings: Iterable[Setting]) -> None:
+    """Have malloc keep from now on what it keeps in a worker of stock Dask, though the
+    process was started with these settings of ours."""
+    assert _mallopt is not None, "a C library that has malloc_trim has mallopt"
+    for setting in settings:
+        if setting.on_dask is not None:
+            _mallopt(setting.parameter, setting.on_dask)
+    give_back()

@@ -9,6 +9,10 @@ Idle means that no task runs and that nothing has happened to any for IDLE_S. Th
 goes in a thread then. Short means that the figure is above the least share at which
 Dask acts: there it goes before the figure is read, on the loop, which cannot go on
 without it, and at most for SHORT_SHARE of the time.
+
+A worker with less than LEAST_LIMIT_BYTES of memory keeps nothing. From where Dask
+begins to spill to where its nanny kills it there are 100 MB in one of 300 MB, which
+what is kept of freed values fills, while others arrive, before anybody has looked.
 """
 
 import threading
@@ -25,6 +29,8 @@ LOOK_EVERY_S = 0.5
 
 SHORT_SHARE = 0.1
 
+LEAST_LIMIT_BYTES = 512_000_000
+
 _watched: dict[Any, "IdleMemory"] = {}
 
 
@@ -35,7 +41,10 @@ def check() -> str | None:
 
 async def install(worker: Any) -> None:
     """Watch the worker, if its process was started with our settings."""
-    if malloc_variables.in_environment():
+    settings = malloc_variables.in_environment()
+    if settings and 0 < (worker.memory_manager.memory_limit or 0) < LEAST_LIMIT_BYTES:
+        free_heap.keep_as_dask_does(settings)
+    elif settings:
         _watched[worker] = IdleMemory(worker)
         _watched[worker].start()
 

@@ -12,6 +12,10 @@ class Setting:
     value: str
     tunable: str
     """The same setting by its name in TUNABLES."""
+    parameter: int
+    """The same setting by its number for mallopt, in malloc.h."""
+    on_dask: int | None
+    """What stock Dask's workers have; None where that is glibc's own choice."""
 
 
 TUNABLES = "GLIBC_TUNABLES"
@@ -19,15 +23,33 @@ TUNABLES = "GLIBC_TUNABLES"
 
 SETTINGS = (
     # Free memory at the end of the heap stays, whatever its size.
-    Setting("MALLOC_TRIM_THRESHOLD_", str(4 << 30), "glibc.malloc.trim_threshold"),
+    Setting(
+        "MALLOC_TRIM_THRESHOLD_",
+        str(4 << 30),
+        tunable="glibc.malloc.trim_threshold",
+        parameter=-1,
+        on_dask=64 << 10,
+    ),
     # Up to here memory is taken from the heap; glibc takes no higher limit.
-    Setting("MALLOC_MMAP_THRESHOLD_", str(32 << 20), "glibc.malloc.mmap_threshold"),
+    Setting(
+        "MALLOC_MMAP_THRESHOLD_",
+        str(32 << 20),
+        tunable="glibc.malloc.mmap_threshold",
+        parameter=-3,
+        on_dask=128 << 10,
+    ),
     # One heap: threads take what others freed, and all of it can be given back.
-    Setting("MALLOC_ARENA_MAX", "1", "glibc.malloc.arena_max"),
+    Setting(
+        "MALLOC_ARENA_MAX",
+        "1",
+        tunable="glibc.malloc.arena_max",
+        parameter=-8,
+        on_dask=None,
+    ),
 )
 
 
-def in_environment() -> bool:
-    """Whether this process has any of our settings, as workers do that a nanny with
-    them started."""
-    return any(os.environ.get(one.variable) == one.value for one in SETTINGS)
+def in_environment() -> list[Setting]:
+    """Those of our settings that this process has, as workers do that a nanny with them
+    started."""
+    return [one for one in SETTINGS if os.environ.get(one.variable) == one.value]

@@ -210,6 +210,31 @@ async def test_dasks_settings_are_followed():
             assert "y" in store.fast
 
 
+@pytest.mark.parametrize("share", [0.7, False])
+async def test_values_leave_when_the_process_is_above_the_share_to_spill_at(share):
+    """By themselves: no monitor runs."""
+    settings = {
+        "distributed.worker.memory.target": 0.6,
+        "distributed.worker.memory.spill": share,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.monitor-interval": "1 h",
+    }
+    with dask.config.set(settings):
+        async with (
+            Scheduler(**SCHEDULER) as scheduler,
+            Worker(scheduler.address, memory_limit="640 MiB") as worker,
+        ):
+            store = worker.data
+            worker.monitor.get_process_memory = lambda: (
+                100 * MIB if store.slow else 600 * MIB
+            )
+            for i in range(4):  # a sixty-fourth of its memory, and a little
+                store[i] = noise(i, 3 * MIB)
+            if share:
+                await until(lambda: len(store.slow) == 1)
+            assert len(store.slow) == bool(share)
+
+
 # Tasks
 
 

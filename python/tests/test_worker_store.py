@@ -248,6 +248,37 @@ def test_it_goes_on_until_the_excess_has_left_and_not_further(make):
     assert store.figures()["writes"] == 5
 
 
+def test_what_comes_makes_it_look_without_a_monitor(make):
+    size, looks = 10_000, []
+
+    def excess():
+        looks.append(len(store.fast))
+        return (len(store.fast) - 10) * size
+
+    store = make(excess=excess, high=3 * size, look_every=2 * size)
+    for i in range(13):
+        store[i] = bytes(size)
+    assert looks == [2, 4, 6, 8, 10, 12]  # never above what is high
+    settled(store)
+    assert not store.slow
+    for i in range(13, 16):  # 14 are above it
+        store[i] = bytes(size)
+    until(lambda: len(store.fast) == 10)
+    settled(store)
+    assert list(store.slow) == list(range(6))
+    looks.clear()
+    assert [store[i] for i in range(4)] == [bytes(size)] * 4
+    assert looks == [12, 14]  # what is read back comes into memory as well
+
+
+def test_it_does_not_look_where_dask_does_not_spill_by_process_memory(make):
+    looks = []
+    store = make(excess=lambda: looks.append(1) or 10**9)
+    for i in range(10):
+        store[i] = bytes(1000)
+    assert not looks and not store.slow
+
+
 def test_it_stops_for_the_monitor_to_look_when_memory_does_not_fall(make):
     size, collected = 10_000, []
     store = make(excess=lambda: 3 * size, collect=lambda: collected.append(1))

@@ -24,6 +24,9 @@ IN_FLIGHT_PARTS = 16
 """Of what a worker may have in memory this part is written at once: it is there until
 it is on disk, and what is waiting to be has no other effect."""
 
+LOOKS = 64
+"""So often is looked at the process's memory while what it may have comes in."""
+
 _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """By worker: what ends its store."""
 
@@ -125,6 +128,8 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         small=configured_bytes(SMALL_KEY) or 0,
         codec=codec if codec in ("lz4", "zstd") else "",
         excess=excess,
+        high=_spill_bytes(manager) - aim if manager.memory_spill_fraction else None,
+        look_every=manager.memory_limit // LOOKS,
         collect=manager._throttled_gc.collect,
         call_soon=loop.call_soon_threadsafe,
         on_metric=on_metric,
@@ -143,6 +148,11 @@ def _aim_bytes(manager: Any) -> int:
     """The process memory down to which Dask's monitor spills."""
     share = manager.memory_target_fraction or manager.memory_spill_fraction
     return int(manager.memory_limit * share)
+
+
+def _spill_bytes(manager: Any) -> int:
+    """The process memory above which Dask's monitor spills."""
+    return int(manager.memory_limit * manager.memory_spill_fraction)
 
 
 def report_lost(reference: Any, key: Any) -> None:

@@ -119,6 +119,7 @@ class TaskRunner:
                 self._show_type(dependency)
                 self._store.just_read.add(dependency)
                 pins.callback(self._store.just_read.discard, dependency)
+                self._store.came(reading.weight)
             elif event is None:
                 event = self._why_unread(key, dependency, error)
         return event

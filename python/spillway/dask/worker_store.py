@@ -48,6 +48,8 @@ class WorkerStore(MutableMapping):
         small: int = 0,
         codec: str = "",
         excess: Callable[[], int] = lambda: 0,
+        high: int | None = None,
+        look_every: int = 1,
         collect: Callable[[], Any] = lambda: None,
         call_soon: Callable[[Callable[[], None]], Any] | None = None,
         on_metric: Callable[..., Any] | None = None,
@@ -64,6 +66,11 @@ class WorkerStore(MutableMapping):
             As `_native.Store` has them.
         excess
             By how many bytes the process has more than it should, now.
+        high
+            The excess above which values leave, without waiting for a monitor to ask;
+            None for never.
+        look_every
+            After so many bytes that came into memory the excess is looked at.
         collect
             Frees what only the garbage collector finds.
         call_soon
@@ -89,6 +96,7 @@ class WorkerStore(MutableMapping):
         self._entries: dict[Key, Any] = {}
         self._prepared: dict[Key, tuple[Any, Any]] = {}
         self._excess, self._collect = excess, collect
+        self._high, self._look_every, self._came = high, look_every, 0
         self._wish = 0  # how much a monitor wants to leave that has not begun to
         self._call_soon, self._on_metric = call_soon, on_metric
         self._since = store_metrics.Since()
@@ -109,6 +117,7 @@ class WorkerStore(MutableMapping):
         self._entries[key] = entry
         if before is not None:
             before.remove()
+        self.came(entry.weight)
 
     def __getitem__(self, key: Key) -> Any:
         """Waits for a disk where the value is only there.
@@ -137,6 +146,7 @@ class WorkerStore(MutableMapping):
             raise
         entry.unpin()
         store_metrics.digest(metrics)
+        self.came(entry.weight)
         return value
 
     def __delitem__(self, key: Key) -> None:
@@ -228,6 +238,18 @@ class WorkerStore(MutableMapping):
         excess = self._excess()
         self._wish = excess
         return self._evict(excess)
+
+    def came(self, weight: int) -> None:
+        """So much has come into memory. A monitor looks by the clock, every 100 ms, in
+        which a small worker can be filled."""
+        self._came += weight
+        if self._high is None or self._came < self._look_every:
+            return
+        self._came = 0
+        excess = self._excess()
+        if excess > self._high:
+            self._wish = excess
+            self._evict(excess)
 
     def _evict(self, excess: int) -> int:
         # One at a time: only after it has left does the process show what that gave.

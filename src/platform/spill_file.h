@@ -29,6 +29,9 @@ int spw__spill_file_create(const char *directory);
  * error stays in the file. Errors: ENOSPC, EDQUOT, EFBIG, EIO and others. */
 int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t count,
                           uint64_t offset);
+/* Have a file end where size bytes are, and the system have back what was behind.
+ * Errors: EIO and others. */
+int spw__spill_file_cut(int descriptor, uint64_t size);
 /* Fill data. Errors: EIO and others; ENODATA where the file ends before. */
 int spw__spill_file_read(int descriptor, void *data, size_t size, uint64_t offset);
 

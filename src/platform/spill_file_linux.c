@@ -119,6 +119,14 @@ int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t c
     }
 }
 
+int spw__spill_file_cut(int descriptor, uint64_t size)
+{
+    while (ftruncate(descriptor, (off_t)size) != 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
 int spw__spill_file_read(int descriptor, void *data, size_t size, uint64_t offset)
 {
     char *next = data;

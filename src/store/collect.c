@@ -125,7 +125,10 @@ static spw_status move_one(spw_store *store, move *one, const spw__range *from,
     if (status == SPW_STATUS_OK)
         exchange(one, from, &to, &on_disk);
     spw_payload_free(on_disk);
-    (void)spw__segments_release(store->segments, &to);
+    if (status == SPW_STATUS_OK)
+        (void)spw__segments_release(store->segments, &to);
+    else
+        (void)spw__segments_give_up(store->segments, &to);
     return status;
 }
 

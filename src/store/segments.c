@@ -428,7 +428,21 @@ spw_file *spw__range_file(const spw__range *range)
     return range->segment->file;
 }
 
-bool spw__segments_release(spw__segments *segments, spw__range *range)
+/* What a range takes at the end of what its file was reserved for. With the lock held,
+ * so that nobody writes there meanwhile. */
+static void cut(spw__segments *segments, spw__segment *segment, const spw__range *range)
+{
+    uint64_t space = space_for(range->bytes);
+    if (segment->is_sealed || range->offset + space != segment->used)
+        return;
+    /* If that fails, what comes next is written over it: nobody was given it. */
+    (void)spw__spill_file_cut(spw_file_descriptor(segment->file), range->offset);
+    segment->used -= space;
+    segment->in->file_bytes -= space;
+    segments->figures.file_bytes -= space;
+}
+
+static bool give_back(spw__segments *segments, spw__range *range, bool is_written)
 {
     spw__segment *segment = range->segment;
     range->segment = NULL;
@@ -438,6 +452,8 @@ bool spw__segments_release(spw__segments *segments, spw__range *range)
     assert(segment->wanted >= space_for(range->bytes));
     segment->wanted -= space_for(range->bytes);
     segments->figures.range_bytes -= range->bytes;
+    if (!is_written)
+        cut(segments, segment, range);
     note_if_sparse(segments, segment);
     if (segment->wanted == 0) {
         seal(segments, segment);
@@ -448,6 +464,16 @@ bool spw__segments_release(spw__segments *segments, spw__range *range)
     bool is_something = segments->dead != NULL || segments->sparse != NULL;
     unlock_all(segments);
     return is_something;
+}
+
+bool spw__segments_release(spw__segments *segments, spw__range *range)
+{
+    return give_back(segments, range, true);
+}
+
+bool spw__segments_give_up(spw__segments *segments, spw__range *range)
+{
+    return give_back(segments, range, false);
 }
 
 /* Returns: NULL when there is none. */

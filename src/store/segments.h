@@ -62,6 +62,10 @@ spw_file *spw__range_file(const spw__range *range);
  * Returns: whether collect or next_sparse has something to do. Thread: any; never
  * blocks. */
 bool spw__segments_release(spw__segments *segments, spw__range *range);
+/* Give up a range into which nothing was written, or not all. As release; but where it
+ * is the last of what its file was reserved for, file and disk have the room again.
+ * Thread: any; blocks on the disk. */
+bool spw__segments_give_up(spw__segments *segments, spw__range *range);
 /* Close the files of which nothing is wanted. Returns: bytes that the directories have
  * again. Thread: any; blocks on the disk. */
 uint64_t spw__segments_collect(spw__segments *segments);

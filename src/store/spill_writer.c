@@ -183,12 +183,11 @@ static spw_status compress_item(spw_store *store, spw__spill_item *item,
 
 static void undo(spw_store *store, spw__spill *spill)
 {
-    for (size_t i = 0; i < spill->count; i++) {
+    for (size_t i = spill->count; i-- > 0;) { /* the last first: see give_up */
         spw__spill_item *item = &spill->items[i];
         spw_payload_free(item->on_disk);
         item->on_disk = NULL;
-        if (item->range.segment != NULL)
-            (void)spw__segments_release(store->segments, &item->range);
+        (void)spw__segments_give_up(store->segments, &item->range);
     }
 }
 

@@ -316,6 +316,21 @@ static void a_file_that_may_not_grow_is_told(void **state)
     spw__regular_file_close(file);
 }
 
+static void a_file_is_cut(void **state)
+{
+    private_place *place = *state;
+    char back[3];
+    int file = spw__spill_file_create(place->directory);
+    spw__spill_part part = {"abcdef", 6};
+    assert_int_equal(spw__spill_file_write(file, &part, 1, 0), 0);
+    assert_int_equal(spw__spill_file_cut(file, 3), 0);
+    assert_int_equal(spw__spill_file_read(file, back, 3, 0), 0);
+    assert_memory_equal(back, "abc", 3);
+    assert_int_equal(spw__spill_file_read(file, back, 1, 3), -ENODATA);
+    spw__regular_file_close(file);
+    assert_int_equal(spw__spill_file_cut(-1, 3), -EBADF);
+}
+
 static void what_fails_is_told(void **state)
 {
     private_place *place = *state;
@@ -348,6 +363,7 @@ int main(void)
         TEST_AT(nothing_needs_no_call),
         TEST_AT(a_file_that_ends_before_is_told),
         TEST_AT(a_file_that_may_not_grow_is_told),
+        TEST_AT(a_file_is_cut),
         TEST_AT(what_fails_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,7 @@
 /* Segments: where ranges lie, when files go, and what is told where there is no room.
  */
-#include "store/segments.h"
-
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,82 +9,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "disk_fault.h"
 #include "io_fault.h"
 #include "platform/spill_file.h"
-#include "private_place.h"
-#include "torture.h"
+#include "segments_fixture.h"
 
-enum { MIB = 1 << 20, PLACES = 2 };
 static const uint64_t GIB = 1 << 30;
-
-typedef struct fixture {
-    private_place places[PLACES];
-    spw_store_directory directories[PLACES];
-    spw__segments *segments;
-} fixture;
-
-static void open_places(fixture *f, uint64_t limit_bytes)
-{
-    *f = (fixture){0};
-    for (int i = 0; i < PLACES; i++) {
-        private_place_open(&f->places[i]);
-        f->directories[i] = (spw_store_directory){f->places[i].directory, limit_bytes};
-    }
-}
-
-/* Fails unless nothing is left in them. */
-static void close_places(fixture *f)
-{
-    spw__segments_free(f->segments);
-    for (int i = 0; i < PLACES; i++)
-        private_place_close(&f->places[i]);
-}
-
-static void open_all(torture *t, fixture *f, size_t count, uint64_t limit_bytes)
-{
-    open_places(f, limit_bytes);
-    assert_ok(spw__segments_create(t->context, f->directories, count,
-                                   SPW__SEGMENT_BYTES, &f->segments, NULL));
-}
-
-static spw__range reserve(fixture *f, uint64_t bytes)
-{
-    spw__range range = {0};
-    assert_ok(spw__segments_reserve(f->segments, bytes, &range, NULL));
-    assert_non_null(range.segment);
-    assert_int_equal(range.bytes, bytes);
-    assert_int_equal(range.offset % SPW__SEGMENT_ALIGNMENT, 0);
-    return range;
-}
-
-static void release_all(fixture *f, spw__range *ranges, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        (void)spw__segments_release(f->segments, &ranges[i]);
-}
-
-static spw__segments_figures read_figures(fixture *f)
-{
-    spw__segments_figures figures;
-    spw__segments_read(f->segments, &figures);
-    return figures;
-}
-
-static void assert_figures(fixture *f, uint64_t files, uint64_t file_bytes,
-                           uint64_t range_bytes)
-{
-    spw__segments_figures figures = read_figures(f);
-    assert_int_equal(figures.files, files);
-    assert_int_equal(figures.file_bytes, file_bytes);
-    assert_int_equal(figures.range_bytes, range_bytes);
-}
 
 /* ---- where ranges lie ---- */
 
 static void ranges_share_a_file(void **state)
 {
-    fixture f;
+    segments_fixture f;
     open_all(*state, &f, 1, 0);
     assert_figures(&f, 0, 0, 0);
     spw__range ranges[] = {reserve(&f, 100), reserve(&f, 1), reserve(&f, 64),
@@ -105,7 +37,7 @@ static void ranges_share_a_file(void **state)
 
 static void a_full_file_is_followed_by_another(void **state)
 {
-    fixture f;
+    segments_fixture f;
     open_all(*state, &f, 1, 0);
     /* Full to the last byte, and then one that what comes next does not fit into. */
     spw__range ranges[] = {reserve(&f, 32 * MIB), reserve(&f, 32 * MIB),
@@ -123,7 +55,7 @@ static void a_full_file_is_followed_by_another(void **state)
 
 static void a_large_range_has_its_own_file(void **state)
 {
-    fixture f;
+    segments_fixture f;
     open_all(*state, &f, 1, 0);
     spw__range ranges[] = {reserve(&f, 1), reserve(&f, 5 * GIB),
                            reserve(&f, 64 * (uint64_t)MIB), reserve(&f, 1)};
@@ -139,7 +71,7 @@ static void a_large_range_has_its_own_file(void **state)
 static void the_more_files_the_larger(void **state)
 {
     static spw__range ranges[450];
-    fixture f;
+    segments_fixture f;
     size_t count = 0;
     open_all(*state, &f, 1, 0);
     while (count < 64) /* more than half: a file each */
@@ -166,7 +98,7 @@ static void what_is_written_to_a_range_is_read_from_its_file(void **state)
 {
     static const size_t SIZES[] = {5000, 1, 70000, 64};
     static unsigned char data[70000], back[70000];
-    fixture f;
+    segments_fixture f;
     spw__range ranges[COUNT_OF(SIZES)];
     open_all(*state, &f, 1, 0);
     for (size_t i = 0; i < COUNT_OF(SIZES); i++) {
@@ -187,106 +119,12 @@ static void what_is_written_to_a_range_is_read_from_its_file(void **state)
     close_places(&f);
 }
 
-/* ---- when files go ---- */
-
-static void a_file_goes_with_its_last_range(void **state)
-{
-    fixture f;
-    open_all(*state, &f, 1, 0);
-    int before = io_fault_open_descriptors();
-    spw__range ranges[] = {reserve(&f, 1000), reserve(&f, 24), reserve(&f, 100 * MIB)};
-    assert_int_equal(io_fault_open_descriptors(), before + 2);
-    assert_false(spw__segments_release(f.segments, &ranges[0]));
-    assert_null(ranges[0].segment);
-    assert_int_equal(spw__segments_collect(f.segments), 0);
-    assert_figures(&f, 2, 1088 + 100 * MIB, 24 + 100 * MIB);
-    assert_true(spw__segments_release(f.segments, &ranges[2]));
-    assert_true(spw__segments_release(f.segments, &ranges[1]));
-    assert_int_equal(io_fault_open_descriptors(), before + 2); /* it does not block */
-    assert_int_equal(spw__segments_collect(f.segments), 1088 + 100 * MIB);
-    assert_int_equal(io_fault_open_descriptors(), before);
-    assert_figures(&f, 0, 0, 0);
-    /* What was written before is never written over. */
-    spw__range again = reserve(&f, 10);
-    assert_int_equal(again.offset, 0);
-    assert_int_equal(io_fault_calls_of("spill_create"), 3);
-    assert_true(spw__segments_release(f.segments, &again));
-    assert_false(spw__segments_release(f.segments, &again)); /* there is none */
-    close_places(&f);
-}
-
-static void whoever_holds_the_file_keeps_it(void **state)
-{
-    fixture f;
-    char back[3];
-    open_all(*state, &f, 1, 0);
-    spw__range range = reserve(&f, 3);
-    spw_file *file = spw_file_ref(spw__range_file(&range));
-    spw__spill_part part = {"abc", 3};
-    assert_int_equal(spw__spill_file_write(spw_file_descriptor(file), &part, 1, 0), 0);
-    assert_true(spw__segments_release(f.segments, &range));
-    assert_int_equal(spw__segments_collect(f.segments), 64);
-    close_places(&f);
-    assert_int_equal(spw__spill_file_read(spw_file_descriptor(file), back, 3, 0), 0);
-    assert_memory_equal(back, "abc", 3);
-    assert_int_equal(io_fault_open_descriptors(), 1);
-    spw_file_unref(file);
-}
-
-static void a_sparse_segment_is_answered_once(void **state)
-{
-    fixture f;
-    open_all(*state, &f, 1, 0);
-    spw__range ranges[] = {reserve(&f, 30 * MIB), reserve(&f, 20 * MIB),
-                           reserve(&f, 10 * MIB)};
-    assert_false(spw__segments_release(f.segments, &ranges[0]));
-    assert_null(spw__segments_next_sparse(f.segments)); /* it is half */
-    assert_false(spw__segments_release(f.segments, &ranges[2]));
-    assert_null(spw__segments_next_sparse(f.segments)); /* it is open */
-    spw__range next[] = {reserve(&f, 30 * MIB), reserve(&f, 30 * MIB),
-                         reserve(&f, 30 * MIB)};
-    assert_ptr_equal(spw__segments_next_sparse(f.segments), ranges[1].segment);
-    assert_null(spw__segments_next_sparse(f.segments));
-    assert_ptr_equal(next[0].segment, next[1].segment);
-    /* Released after it was sealed: half, then less, then nothing. */
-    assert_false(spw__segments_release(f.segments, &next[1]));
-    assert_null(spw__segments_next_sparse(f.segments));
-    assert_true(spw__segments_release(f.segments, &next[0]));
-    assert_null(spw__segments_next_sparse(f.segments));
-    assert_true(spw__segments_release(f.segments, &ranges[1]));
-    (void)spw__segments_release(f.segments, &next[2]);
-    close_places(&f);
-}
-
-static void of_several_sparse_segments_those_that_die_are_not_answered(void **state)
-{
-    enum { SEGMENTS = 3, IN_EACH = 4 };
-    fixture f;
-    spw__range ranges[SEGMENTS][IN_EACH];
-    open_all(*state, &f, 1, 0);
-    for (int s = 0; s < SEGMENTS; s++)
-        for (int i = 0; i < IN_EACH; i++)
-            ranges[s][i] = reserve(&f, 16 * MIB);
-    for (int dying = 0; dying < SEGMENTS; dying++) {
-        spw__segment *died = ranges[dying][0].segment;
-        for (int s = dying; s < SEGMENTS; s++)
-            for (int i = 1; i < IN_EACH; i++)
-                (void)spw__segments_release(f.segments, &ranges[s][i]);
-        assert_true(spw__segments_release(f.segments, &ranges[dying][0]));
-        if (dying == 1)
-            assert_true(spw__segments_collect(f.segments) > 0);
-        for (spw__segment *one; (one = spw__segments_next_sparse(f.segments)) != NULL;)
-            assert_ptr_not_equal(one, died);
-    }
-    close_places(&f);
-}
-
 /* ---- where there is no room ---- */
 
 static void directories_are_filled_in_order(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     spw__range range = {0};
     open_all(t, &f, 2, 1000);
     spw__range ranges[] = {reserve(&f, 600), reserve(&f, 500), reserve(&f, 300)};
@@ -321,7 +159,7 @@ static void directories_are_filled_in_order(void **state)
 static void a_large_range_knows_the_limit_too(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     spw__range range = {0};
     open_all(t, &f, 1, 100 * MIB);
     spw__range large = reserve(&f, 99 * MIB);
@@ -336,7 +174,7 @@ static void a_large_range_knows_the_limit_too(void **state)
 static void where_no_file_can_be_made_the_next_one_is_tried(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     open_all(t, &f, 2, 0);
     io_fault_arm_call("spill_create", 1, ENOSPC);
     spw__range range = reserve(&f, 10);
@@ -355,7 +193,7 @@ static void where_none_can_be_made_it_is_told(void **state)
         const char *hint;
     } CASES[] = {{EMFILE, "ulimit -n"}, {ENOSPC, "free some space"}, {EROFS, "still"}};
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     spw__range range = {0};
     open_all(t, &f, 1, 0);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -384,7 +222,7 @@ static unsigned count_entries(const char *path)
 }
 
 /* In a process of its own: leaves a file as where one needs a name for a moment. */
-static void be_killed(torture *t, fixture *f)
+static void be_killed(torture *t, segments_fixture *f)
 {
     char path[600];
     if (spw__segments_create(t->context, f->directories, 1, SPW__SEGMENT_BYTES,
@@ -407,7 +245,7 @@ static void be_killed(torture *t, fixture *f)
 static void what_a_killed_process_left_goes(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     int status;
     open_places(&f, 0);
     pid_t child = fork();
@@ -435,7 +273,7 @@ static void what_a_killed_process_left_goes(void **state)
 static void a_directory_that_cannot_be_used_is_told(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     open_places(&f, 0);
     f.directories[1].path = "/nowhere/at/all";
     assert_status(spw__segments_create(t->context, f.directories, 2, SPW__SEGMENT_BYTES,
@@ -460,7 +298,7 @@ static void a_directory_that_cannot_be_used_is_told(void **state)
 static void a_forked_child_leaves_the_parent_alone(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     int status;
     open_all(t, &f, 1, 0);
     spw__range range = reserve(&f, 10), other = reserve(&f, 10), own = {0};
@@ -490,132 +328,12 @@ static void a_forked_child_leaves_the_parent_alone(void **state)
     close_places(&f);
 }
 
-/* ---- several threads ---- */
-
-typedef struct meanwhile {
-    fixture *f;
-    uint64_t bytes;
-    spw__range range;
-} meanwhile;
-
-static void reserve_meanwhile(void *argument, disk_fault_way way)
-{
-    meanwhile *other = argument;
-    assert_int_equal(way, DISK_FAULT_CREATING);
-    disk_fault_during(0, NULL, NULL);
-    other->range = reserve(other->f, other->bytes);
-}
-
-static void two_that_need_a_file_at_once_share_one(void **state)
-{
-    fixture f;
-    open_all(*state, &f, 1, 0);
-    meanwhile other = {.f = &f, .bytes = 10};
-    disk_fault_during(DISK_FAULT_CREATING, reserve_meanwhile, &other);
-    spw__range range = reserve(&f, 10);
-    assert_ptr_equal(range.segment, other.range.segment);
-    assert_int_not_equal(range.offset, other.range.offset);
-    assert_int_equal(io_fault_calls_of("spill_create"), 2);
-    assert_int_equal(read_figures(&f).files, 1);
-    assert_int_equal(io_fault_open_descriptors(), 1);
-    release_all(&f, &range, 1);
-    release_all(&f, &other.range, 1);
-    close_places(&f);
-}
-
-static void room_that_is_gone_meanwhile_is_looked_for_elsewhere(void **state)
-{
-    fixture f;
-    open_all(*state, &f, 2, 40 * MIB);
-    meanwhile other = {.f = &f, .bytes = 40 * MIB};
-    disk_fault_during(DISK_FAULT_CREATING, reserve_meanwhile, &other);
-    spw__range range = reserve(&f, 40 * MIB);
-    assert_ptr_not_equal(range.segment, other.range.segment);
-    assert_int_equal(read_figures(&f).file_bytes, 80 * MIB);
-    assert_int_equal(read_figures(&f).files, 2);
-    release_all(&f, &range, 1);
-    release_all(&f, &other.range, 1);
-    close_places(&f);
-}
-
-enum { THREADS = 3, ROUNDS = 120, HELD = 7 };
-
-typedef struct writer {
-    pthread_t thread;
-    fixture *f;
-    unsigned char mark;
-} writer;
-
-static void write_marks(const spw__range *range, unsigned char mark)
-{
-    unsigned char data[512];
-    memset(data, mark, sizeof data);
-    spw__spill_part part = {data, sizeof data};
-    int file = spw_file_descriptor(spw__range_file(range));
-    assert_int_equal(spw__spill_file_write(file, &part, 1, range->offset), 0);
-    assert_int_equal(spw__spill_file_write(file, &part, 1,
-                                           range->offset + range->bytes - sizeof data),
-                     0);
-}
-
-static void check_marks(const spw__range *range, unsigned char mark)
-{
-    unsigned char data[512], back[512];
-    memset(data, mark, sizeof data);
-    int file = spw_file_descriptor(spw__range_file(range));
-    assert_int_equal(spw__spill_file_read(file, back, sizeof back, range->offset), 0);
-    assert_memory_equal(data, back, sizeof data);
-    assert_int_equal(spw__spill_file_read(file, back, sizeof back,
-                                          range->offset + range->bytes - sizeof data),
-                     0);
-    assert_memory_equal(data, back, sizeof data);
-}
-
-static void *write_and_check(void *argument)
-{
-    writer *one = argument;
-    spw__range held[HELD] = {{0}};
-    for (unsigned i = 0; i < ROUNDS; i++) {
-        spw__range *range = &held[i % HELD];
-        if (range->segment != NULL) {
-            check_marks(range, one->mark);
-            if (spw__segments_release(one->f->segments, range))
-                (void)spw__segments_collect(one->f->segments);
-        }
-        (void)spw__segments_next_sparse(one->f->segments);
-        *range = reserve(one->f, 512 + i * 700003 % (40 * (uint64_t)MIB));
-        write_marks(range, one->mark);
-    }
-    for (size_t i = 0; i < HELD; i++) {
-        check_marks(&held[i], one->mark);
-        (void)spw__segments_release(one->f->segments, &held[i]);
-    }
-    return NULL;
-}
-
-static void ranges_of_several_threads_are_apart(void **state)
-{
-    fixture f;
-    writer writers[THREADS];
-    open_all(*state, &f, 2, 0);
-    for (int i = 0; i < THREADS; i++) {
-        writers[i] = (writer){.f = &f, .mark = (unsigned char)(i + 1)};
-        assert_int_equal(
-            pthread_create(&writers[i].thread, NULL, write_and_check, &writers[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(writers[i].thread, NULL), 0);
-    (void)spw__segments_collect(f.segments);
-    assert_figures(&f, 0, 0, 0);
-    close_places(&f);
-}
-
 /* ---- everything fails in turn ---- */
 
 static void values_come_and_go(void **state)
 {
     torture *t = *state;
-    fixture f;
+    segments_fixture f;
     spw__range ranges[5] = {{0}};
     static const uint64_t SIZES[] = {10, 40 * MIB, 30 * MIB, 31 * MIB, 20 * MIB};
     open_places(&f, 100 * MIB);
@@ -641,10 +359,6 @@ int main(void)
         SCENARIO(a_large_range_has_its_own_file),
         SCENARIO(the_more_files_the_larger),
         SCENARIO(what_is_written_to_a_range_is_read_from_its_file),
-        SCENARIO(a_file_goes_with_its_last_range),
-        SCENARIO(whoever_holds_the_file_keeps_it),
-        SCENARIO(a_sparse_segment_is_answered_once),
-        SCENARIO(of_several_sparse_segments_those_that_die_are_not_answered),
         SCENARIO(directories_are_filled_in_order),
         SCENARIO(a_large_range_knows_the_limit_too),
         SCENARIO(where_no_file_can_be_made_the_next_one_is_tried),
@@ -652,9 +366,6 @@ int main(void)
         SCENARIO(what_a_killed_process_left_goes),
         SCENARIO(a_directory_that_cannot_be_used_is_told),
         SCENARIO(a_forked_child_leaves_the_parent_alone),
-        SCENARIO(two_that_need_a_file_at_once_share_one),
-        SCENARIO(room_that_is_gone_meanwhile_is_looked_for_elsewhere),
-        SCENARIO(ranges_of_several_threads_are_apart),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(values_come_and_go)};
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

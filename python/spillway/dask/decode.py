@@ -19,7 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
-from spillway.dask import checksums, packed
+from spillway.dask import checksums, packed, value_sizes
 from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_of
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
@@ -122,7 +122,8 @@ def header_of(frame: bytes | memoryview) -> dict[str, Any]:
 def _packed(frames: list, offset: int) -> packed.Packed:
     header = header_of(frames[offset])
     end = offset + 1 + header["num-sub-frames"]
-    return packed.class_for(header.get("type"))(frames[offset:end])
+    own = frames[offset:end]
+    return packed.class_for(header.get("type"))(own, value_sizes.of(header, own))
 
 
 def value_of(frames: list) -> Any:

@@ -36,7 +36,7 @@ from distributed.protocol.serialize import (
 from distributed.protocol.utils import frame_split_size
 from distributed.utils import ensure_memoryview, nbytes
 
-from spillway.dask import encode_cost
+from spillway.dask import encode_cost, value_sizes
 from spillway.dask.encode import PACKER_KEEPS_BYTES
 from spillway.dask.offload_setting import NEVER
 from spillway.dask.offload_threads import MOST_THREADS, in_thread
@@ -270,6 +270,10 @@ class OutgoingMessage:
             return _Value(*serialize_and_split(value, size=size, **how), is_new=True)
         with context_meter.meter("serialize"):  # as Dask does
             header, frames = self._encode_value(value, **how)
+            if type(value.data) not in _OPAQUE and value_sizes.are_wanted(
+                self._content
+            ):
+                value_sizes.note(header, value.data)
             if "compression" in header:  # of what a serialiser of Dask's compressed
                 value = Serialized(dict(header), frames)
                 return _Value(*serialize_and_split(value, size=size), is_new=True)

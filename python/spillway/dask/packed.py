@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from dask.sizeof import sizeof
-from distributed.utils import nbytes
 
 _wanted: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "spillway_packed_wanted", default=False
@@ -28,13 +27,14 @@ _SCATTERED = b"update_data"
 
 
 class Packed:
-    """What stands for a value: its header, as bytes, and its frames. Each type of
-    values has a class of its own, with the name of the type, since Dask shows those."""
+    """What stands for a value: its header, as bytes, and its frames, and how many bytes
+    the value takes. Each type of values has a class of its own, with the name of the
+    type, since Dask shows those."""
 
-    __slots__ = ("frames",)
+    __slots__ = ("frames", "nbytes")
 
-    def __init__(self, frames: list[Any]) -> None:
-        self.frames = frames
+    def __init__(self, frames: list[Any], nbytes: int) -> None:
+        self.frames, self.nbytes = frames, nbytes
 
 
 @functools.lru_cache(maxsize=1000)
@@ -57,7 +57,7 @@ def _is_name(text: Any) -> bool:
 
 @sizeof.register(Packed)
 def _sizeof(value: Packed) -> int:
-    return sum(map(nbytes, value.frames))
+    return value.nbytes
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from distributed.metrics import context_meter
 from distributed.protocol.serialize import msgpack_encode_default
 from distributed.utils import nbytes
 
+from spillway.dask import value_sizes
 from spillway.dask.decode import value_of
 from spillway.dask.value_encoder import Frame, encode
 
@@ -37,7 +38,9 @@ def pack(value: Any) -> list[Frame]:
         When no serialiser takes it, with what the last of them met as its cause.
     """
     with context_meter.meter("serialize"):
-        header, parts = encode(None if value is NOTHING else value, on_error="raise")
+        value = None if value is NOTHING else value
+        header, parts = encode(value, on_error="raise")
+        value_sizes.note(header, value)
         frames = _as_shards(header, parts)
         packed = msgpack.packb(
             header, default=msgpack_encode_default, use_bin_type=True

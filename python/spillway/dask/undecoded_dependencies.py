@@ -31,7 +31,7 @@ class GatherDepPartlyEvent(GatherDepSuccessEvent):
 
     __slots__ = ("failed",)
 
-    failed: dict[Any, GatherDepFailureEvent]
+    failed: "dict[Any, GatherDepFailureEvent]"  # text, as Dask has its own
 
     def to_loggable(self, *, handled: float) -> Any:
         out = super().to_loggable(handled=handled)

@@ -31,6 +31,7 @@ OWN_OBJECT = {
     "worker_info": "distributed.worker:Worker.get_startup_information",
     "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
     "worker_executor": "distributed.utils:_offload_executor",
+    "relay": "distributed.scheduler:Scheduler.get_nbytes",
     "client_check": "distributed.scheduler:Scheduler.identity",
     "store": "distributed.spill:SpillBuffer",
 }

@@ -17,6 +17,7 @@ from spillway.dask import (
     hook_nanny_environ,
     hook_offload,
     hook_preloads,
+    hook_relay,
     hook_scheduler_offload,
     hook_store,
     hook_transport,
@@ -51,7 +52,7 @@ _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
         hook_worker_executor,
         hook_store,
     ),
-    "client": (hook_client_check,),
+    "client": (hook_client_check, hook_relay),
 }
 """By role. Installed on each of them, when our preload meets it."""
 

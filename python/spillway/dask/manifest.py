@@ -431,6 +431,26 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         ),
         *_STORE_GET_DATA,
     ),
+    "relay": (
+        # A client calls its attribute scheduler, which makes what it is asked for.
+        _is("distributed.core:PooledRPCCall.__getattr__", "(self, key)"),
+        _is(
+            "distributed.client:Client._gather_remote",
+            "async (self, direct, local_worker)",
+        ),
+        _is(
+            "distributed.scheduler:Scheduler.gather",
+            "async (self, keys, serializers=None)",
+        ),
+        _is(
+            "distributed.scheduler:Scheduler.scatter",
+            "async (self, data, workers, client, broadcast=False, timeout=2)",
+        ),
+        _is(
+            "distributed.scheduler:Scheduler.get_nbytes",
+            "(self, keys=None, summary=True)",
+        ),
+    ),
     "client_check": (
         _is(
             "distributed.scheduler:Scheduler.identity",

@@ -3,177 +3,47 @@
 #include "spillway/store.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "disk_fault.h"
 #include "fake_system.h"
 #include "io_fault.h"
-#include "private_place.h"
 #include "store/read_back.h"
 #include "store/segments.h"
-#include "stored_objects.h"
-#include "torture.h"
-
-/* A store, and a thread of its owner's that works for it. */
-typedef struct fixture {
-    stored_objects objects;
-    private_place place;
-    spw_store *store;
-    pthread_t worker;
-    bool has_worker;
-    _Atomic unsigned left, failed;
-    char last_failure[232];
-    spw_status last_status;
-} fixture;
-
-static void *work(void *user)
-{
-    fixture *f = user;
-    spw_store_event event;
-    do {
-        spw_store_work(f->store, -1, &event);
-        if (event.kind == SPW_STORE_FAILED) {
-            memcpy(f->last_failure, event.error.message, sizeof f->last_failure);
-            f->last_status = event.error.status;
-            f->failed++;
-        } else if (event.kind == SPW_STORE_LEFT) {
-            f->left++;
-        }
-        spw_entry_unref(event.entry);
-    } while (event.kind != SPW_STORE_CLOSED);
-    return NULL;
-}
-
-static spw_status open_with(torture *t, fixture *f, spw_store_options *options,
-                            uint64_t limit_bytes)
-{
-    *f = (fixture){.objects.context = t->context};
-    private_place_open(&f->place);
-    spw_store_directory directory = {.path = f->place.directory,
-                                     .limit_bytes = limit_bytes};
-    options->ops = stored_object_ops;
-    options->self = &f->objects;
-    options->directories = &directory;
-    options->directory_count = 1;
-    return spw_store_create(t->context, options, &f->store, &t->error);
-}
-
-static spw_status open_store(torture *t, fixture *f, uint64_t target_bytes)
-{
-    spw_store_options options = SPW_STORE_OPTIONS_INIT;
-    options.target_bytes = target_bytes;
-    return open_with(t, f, &options, 0);
-}
-
-static void start_work(fixture *f)
-{
-    assert_int_equal(pthread_create(&f->worker, NULL, work, f), 0);
-    f->has_worker = true;
-}
-
-static void close_store(fixture *f)
-{
-    if (f->store != NULL)
-        spw_store_close(f->store);
-    if (f->has_worker)
-        assert_int_equal(pthread_join(f->worker, NULL), 0);
-    spw_store_free(f->store);
-    assert_int_equal(f->objects.live, 0);
-    private_place_close(&f->place);
-}
-
-static spw_store_figures figures(fixture *f)
-{
-    spw_store_figures all;
-    spw_store_read_figures(f->store, &all);
-    return all;
-}
-
-/* What is to leave has left. */
-static void wait_until_quiet(fixture *f)
-{
-    while (figures(f).leaving_bytes > 0)
-        (void)sched_yield();
-}
-
-static spw_status put(torture *t, fixture *f, unsigned number, size_t size,
-                      spw_entry **ret_entry)
-{
-    stored_object *object = stored_object_create(&f->objects, number, size);
-    spw_status status =
-        spw_store_put(f->store, "a key", 5, object, size, ret_entry, &t->error);
-    if (status != SPW_STATUS_OK)
-        stored_object_unref(object);
-    return status;
-}
-
-static spw_status put_packed(torture *t, fixture *f, unsigned number, size_t size,
-                             spw_entry **ret_entry)
-{
-    spw_payload *payload;
-    spw_status status =
-        stored_object_payload(t->context, number, size, &payload, &t->error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    status = spw_store_put_packed(f->store, "packed", 6, payload, size, ret_entry,
-                                  &t->error);
-    if (status != SPW_STATUS_OK)
-        spw_payload_free(payload);
-    return status;
-}
-
-static spw_status check(torture *t, spw_entry *entry, unsigned number, size_t size)
-{
-    void *object;
-    spw_status status = spw_entry_acquire(entry, &object, &t->error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    stored_object_check(object, number, size);
-    stored_object_unref(object);
-    spw_entry_unpin(entry);
-    return SPW_STATUS_OK;
-}
-
-static void remove_all(spw_entry **entries, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (entries[i] != NULL)
-            spw_store_remove(entries[i]);
-}
+#include "store_fixture.h"
 
 /* ----- scenarios ----- */
 
 static void a_value_is_spilled_and_comes_back(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     spw_entry *entry = NULL;
     enum { SIZE = 300000 };
-    TRY(open_store(t, &f, 0));
-    TRY(put(t, &f, 1, SIZE, &entry));
+    TRY(store_fixture_open(t, &f, 0));
+    TRY(store_fixture_put(t, &f, 1, SIZE, &entry));
     assert_int_equal(spw_entry_forms(entry), SPW_ENTRY_LIVE);
     TRY(spw_entry_spill(entry, &t->error));
     assert_int_equal(spw_entry_forms(entry), SPW_ENTRY_ON_DISK);
     assert_int_equal(f.objects.live, 0);
-    TRY(check(t, entry, 1, SIZE));
+    TRY(store_fixture_check(t, entry, 1, SIZE));
     assert_int_equal(spw_entry_forms(entry), SPW_ENTRY_LIVE | SPW_ENTRY_ON_DISK);
     assert_int_equal(f.objects.unpacks, 1);
 end:
-    remove_all(&entry, 1);
-    close_store(&f);
+    store_fixture_remove_all(&entry, 1);
+    store_fixture_close(&f);
 }
 
 static void a_packed_value_goes_as_it_is(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     spw_entry *entry = NULL;
     spw_payload *sent = NULL, *read = NULL;
     spw__read_back_figures read_figures = {0};
     enum { SIZE = 200000 };
-    TRY(open_store(t, &f, 0));
-    TRY(put_packed(t, &f, 2, SIZE, &entry));
+    TRY(store_fixture_open(t, &f, 0));
+    TRY(store_fixture_put_packed(t, &f, 2, SIZE, &entry));
     TRY(spw_entry_payload(entry, &sent, &t->error));
     stored_object_check_payload(sent, 2, SIZE);
     spw_payload_free(sent);
@@ -192,35 +62,37 @@ static void a_packed_value_goes_as_it_is(void **state)
 end:
     spw_payload_free(read);
     spw_payload_free(sent);
-    remove_all(&entry, 1);
-    close_store(&f);
+    store_fixture_remove_all(&entry, 1);
+    store_fixture_close(&f);
 }
 
 static void many_leave_for_the_target(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { COUNT = 40, SIZE = 200000, TARGET = 10 * SIZE };
     spw_entry *entries[COUNT] = {NULL};
-    TRY(open_store(t, &f, TARGET));
-    start_work(&f);
+    TRY(store_fixture_open(t, &f, TARGET));
+    store_fixture_start_work(&f);
     for (unsigned i = 0; i < COUNT; i++) {
         if (i % 3 == 0)
-            TRY(put_packed(t, &f, i, SIZE + i, &entries[i]));
+            TRY(store_fixture_put_packed(t, &f, i, SIZE + i, &entries[i]));
         else
-            TRY(put(t, &f, i, SIZE + i, &entries[i]));
+            TRY(store_fixture_put(t, &f, i, SIZE + i, &entries[i]));
     }
-    wait_until_quiet(&f);
+    store_fixture_wait_until_quiet(&f);
     if (f.failed > 0) {
         t->status = f.last_status; /* it is full of faults */
         goto end;
     }
-    assert_true(figures(&f).live.weight + figures(&f).packed.weight <= TARGET);
+    assert_true(store_fixture_figures(&f).live.weight +
+                    store_fixture_figures(&f).packed.weight <=
+                TARGET);
     for (unsigned i = 0; i < COUNT; i++)
-        TRY(check(t, entries[i], i, SIZE + i));
+        TRY(store_fixture_check(t, entries[i], i, SIZE + i));
 end:
-    remove_all(entries, COUNT);
-    close_store(&f);
+    store_fixture_remove_all(entries, COUNT);
+    store_fixture_close(&f);
 }
 
 /* ----- tests ----- */
@@ -228,42 +100,42 @@ end:
 static void a_clean_value_leaves_without_a_write(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     spw_entry *entry;
     enum { SIZE = 2 << 20 };
-    assert_ok(open_store(t, &f, 0));
-    assert_ok(put(t, &f, 3, SIZE, &entry));
-    start_work(&f);
+    assert_ok(store_fixture_open(t, &f, 0));
+    assert_ok(store_fixture_put(t, &f, 3, SIZE, &entry));
+    store_fixture_start_work(&f);
     assert_ok(spw_entry_spill(entry, NULL));
     for (int i = 0; i < 3; i++) {
-        assert_ok(check(t, entry, 3, SIZE));
+        assert_ok(store_fixture_check(t, entry, 3, SIZE));
         assert_int_equal(spw_store_evict(f.store, 1), SIZE);
-        wait_until_quiet(&f);
+        store_fixture_wait_until_quiet(&f);
         assert_int_equal(spw_entry_forms(entry), SPW_ENTRY_ON_DISK);
     }
     assert_int_equal(f.objects.packs, 1);
     assert_int_equal(io_fault_calls_of("spill_write"), 1);
     spw_store_remove(entry);
-    close_store(&f);
+    store_fixture_close(&f);
 }
 
 static void removing_reads_nothing_and_gives_the_space_back(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { COUNT = 10, SIZE = 1 << 20 };
     spw_entry *entries[COUNT];
-    assert_ok(open_store(t, &f, 0));
+    assert_ok(store_fixture_open(t, &f, 0));
     for (unsigned i = 0; i < COUNT; i++) {
-        assert_ok(put(t, &f, i, SIZE, &entries[i]));
+        assert_ok(store_fixture_put(t, &f, i, SIZE, &entries[i]));
         assert_ok(spw_entry_spill(entries[i], NULL));
     }
-    assert_true(figures(&f).disk_bytes >= COUNT * SIZE);
-    remove_all(entries, COUNT);
+    assert_true(store_fixture_figures(&f).disk_bytes >= COUNT * SIZE);
+    store_fixture_remove_all(entries, COUNT);
     assert_int_equal(io_fault_calls_of("spill_read"), 0);
     assert_int_equal(f.objects.unpacks, 0);
-    assert_int_equal(figures(&f).on_disk.count, 0);
-    close_store(&f);
+    assert_int_equal(store_fixture_figures(&f).on_disk.count, 0);
+    store_fixture_close(&f);
 }
 
 typedef struct asker {
@@ -284,12 +156,12 @@ static void *ask(void *user)
 static void however_many_ask_it_is_unpacked_once(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     spw_entry *entry;
     enum { ASKERS = 8, SIZE = 1 << 20 };
     asker askers[ASKERS];
-    assert_ok(open_store(t, &f, 0));
-    assert_ok(put(t, &f, 4, SIZE, &entry));
+    assert_ok(store_fixture_open(t, &f, 0));
+    assert_ok(store_fixture_put(t, &f, 4, SIZE, &entry));
     assert_ok(spw_entry_spill(entry, NULL));
     for (int i = 0; i < ASKERS; i++) {
         askers[i].entry = entry;
@@ -300,7 +172,7 @@ static void however_many_ask_it_is_unpacked_once(void **state)
         assert_ptr_equal(askers[i].object, askers[0].object);
     }
     assert_int_equal(f.objects.unpacks, 1);
-    assert_int_equal(figures(&f).reads, 1);
+    assert_int_equal(store_fixture_figures(&f).reads, 1);
     for (int i = 0; i < ASKERS; i++) {
         /* It is pinned: nothing can leave. */
         assert_int_equal(spw_store_evict(f.store, UINT64_MAX), -1);
@@ -309,52 +181,52 @@ static void however_many_ask_it_is_unpacked_once(void **state)
     }
     assert_int_equal(spw_store_evict(f.store, UINT64_MAX), SIZE);
     spw_store_remove(entry);
-    close_store(&f);
+    store_fixture_close(&f);
 }
 
 static void what_cannot_be_packed_is_asked_once(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { SIZE = 1 << 20 };
     spw_entry *entry;
-    assert_ok(open_store(t, &f, 0));
+    assert_ok(store_fixture_open(t, &f, 0));
     stored_object *object = stored_object_create(&f.objects, 5, SIZE);
     object->cannot_pack = true;
     assert_ok(spw_store_put(f.store, "stubborn", 8, object, SIZE, &entry, NULL));
-    start_work(&f);
+    store_fixture_start_work(&f);
     assert_int_equal(spw_store_evict(f.store, SIZE), SIZE);
-    wait_until_quiet(&f);
+    store_fixture_wait_until_quiet(&f);
     while (f.failed == 0)
         (void)sched_yield();
     assert_string_equal(f.last_failure, "this object cannot be packed");
     assert_int_equal(spw_store_evict(f.store, SIZE), -1);
     assert_int_equal(f.objects.packs, 1);
     assert_int_equal(f.failed, 1);
-    assert_ok(check(t, entry, 5, SIZE));
+    assert_ok(store_fixture_check(t, entry, 5, SIZE));
     spw_error error;
     assert_status(spw_entry_spill(entry, &error), UNSUPPORTED);
     spw_store_remove(entry);
-    close_store(&f);
+    store_fixture_close(&f);
 }
 
 static void a_full_disk_is_said_once_and_asked_again_when_there_is_space(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { COUNT = 6, SIZE = 1 << 20, ROOM = 2 * SIZE + SIZE / 2 };
     spw_entry *entries[COUNT];
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
-    assert_ok(open_with(t, &f, &options, ROOM));
+    assert_ok(store_fixture_open_with(t, &f, &options, ROOM));
     for (unsigned i = 0; i < COUNT; i++)
-        assert_ok(put(t, &f, i, SIZE, &entries[i]));
-    start_work(&f);
+        assert_ok(store_fixture_put(t, &f, i, SIZE, &entries[i]));
+    store_fixture_start_work(&f);
     for (int i = 0; i < 20; i++) {
         (void)spw_store_evict(f.store, UINT64_MAX);
-        wait_until_quiet(&f);
+        store_fixture_wait_until_quiet(&f);
     }
-    assert_int_equal(figures(&f).on_disk.count, 2);
-    assert_int_equal(figures(&f).live.count, COUNT - 2);
+    assert_int_equal(store_fixture_figures(&f).on_disk.count, 2);
+    assert_int_equal(store_fixture_figures(&f).live.count, COUNT - 2);
     assert_int_equal(f.failed, 1);
     assert_int_equal(f.last_status, SPW_STATUS_LIMIT_EXCEEDED);
     assert_int_equal(spw_store_evict(f.store, UINT64_MAX), -1);
@@ -362,26 +234,26 @@ static void a_full_disk_is_said_once_and_asked_again_when_there_is_space(void **
     spw_store_remove(entries[1]);
     entries[0] = entries[1] = NULL;
     /* Once the space is back, it is asked again. */
-    while (figures(&f).on_disk.count == 0) {
+    while (store_fixture_figures(&f).on_disk.count == 0) {
         (void)spw_store_evict(f.store, UINT64_MAX);
-        wait_until_quiet(&f);
+        store_fixture_wait_until_quiet(&f);
     }
     for (unsigned i = 2; i < COUNT; i++)
-        assert_ok(check(t, entries[i], i, SIZE));
-    remove_all(entries, COUNT);
-    close_store(&f);
+        assert_ok(store_fixture_check(t, entries[i], i, SIZE));
+    store_fixture_remove_all(entries, COUNT);
+    store_fixture_close(&f);
 }
 
 static void what_a_disk_says_wrong_is_lost_and_never_taken(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { SIZE = 100000 };
     spw_entry *entry;
     void *object;
     spw_error error;
-    assert_ok(open_store(t, &f, 0));
-    assert_ok(put(t, &f, 6, SIZE, &entry));
+    assert_ok(store_fixture_open(t, &f, 0));
+    assert_ok(store_fixture_put(t, &f, 6, SIZE, &entry));
     assert_ok(spw_entry_spill(entry, NULL));
     disk_fault_corrupt(1, 800001);
     assert_status(spw_entry_acquire(entry, &object, &error), CORRUPT);
@@ -389,20 +261,20 @@ static void what_a_disk_says_wrong_is_lost_and_never_taken(void **state)
     assert_status(spw_entry_acquire(entry, &object, &error), CORRUPT);
     assert_non_null(strstr(error.message, "a key"));
     assert_int_equal(f.objects.unpacks, 0);
-    assert_int_equal(figures(&f).losses, 1);
+    assert_int_equal(store_fixture_figures(&f).losses, 1);
     spw_store_remove(entry);
-    close_store(&f);
+    store_fixture_close(&f);
 }
 
 static void a_removed_value_lives_on_for_who_has_it(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { SIZE = 1 << 20 };
     spw_entry *entry;
     void *object;
-    assert_ok(open_store(t, &f, 0));
-    assert_ok(put(t, &f, 7, SIZE, &entry));
+    assert_ok(store_fixture_open(t, &f, 0));
+    assert_ok(store_fixture_put(t, &f, 7, SIZE, &entry));
     assert_ok(spw_entry_spill(entry, NULL));
     (void)spw_entry_ref(entry);
     assert_ok(spw_entry_acquire(entry, &object, NULL));
@@ -417,79 +289,79 @@ static void a_removed_value_lives_on_for_who_has_it(void **state)
     assert_int_equal(f.objects.live, 0);
     assert_status(spw_entry_acquire(entry, &object, &error), CLOSED);
     spw_entry_unref(entry);
-    close_store(&f);
+    store_fixture_close(&f);
 }
 
 /* Bytes of which a third is still wanted move together, and the file goes. */
 static void sparse_files_are_emptied(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { SIZE = 1 << 20, COUNT = 2 * (SPW__SEGMENT_BYTES / SIZE) };
     static spw_entry *entries[COUNT];
     memset(entries, 0, sizeof entries);
-    assert_ok(open_store(t, &f, 0));
+    assert_ok(store_fixture_open(t, &f, 0));
     for (unsigned i = 0; i < COUNT; i++) {
-        assert_ok(put_packed(t, &f, 4 * i + 3, SIZE - 100, &entries[i]));
+        assert_ok(store_fixture_put_packed(t, &f, 4 * i + 3, SIZE - 100, &entries[i]));
         assert_ok(spw_entry_spill(entries[i], NULL));
     }
-    uint64_t before = figures(&f).disk_bytes;
+    uint64_t before = store_fixture_figures(&f).disk_bytes;
     for (unsigned i = 0; i < COUNT; i++)
         if (i % 3 != 0) {
             spw_store_remove(entries[i]);
             entries[i] = NULL;
         }
-    while (figures(&f).disk_bytes >= before)
+    while (store_fixture_figures(&f).disk_bytes >= before)
         (void)sched_yield();
     for (unsigned i = 0; i < COUNT; i++)
         if (entries[i] != NULL)
-            assert_ok(check(t, entries[i], 4 * i + 3, SIZE - 100));
-    assert_true(figures(&f).moved_bytes > 0);
-    remove_all(entries, COUNT);
-    close_store(&f);
+            assert_ok(store_fixture_check(t, entries[i], 4 * i + 3, SIZE - 100));
+    assert_true(store_fixture_figures(&f).moved_bytes > 0);
+    store_fixture_remove_all(entries, COUNT);
+    store_fixture_close(&f);
 }
 
 static void an_eviction_is_enough_while_its_bytes_are_under_way(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { COUNT = 10, SIZE = 1 << 20 };
     spw_entry *entries[COUNT];
     spw_store_event event;
-    assert_ok(open_store(t, &f, 0));
+    assert_ok(store_fixture_open(t, &f, 0));
     for (unsigned i = 0; i < COUNT; i++)
-        assert_ok(put(t, &f, i, SIZE, &entries[i]));
+        assert_ok(store_fixture_put(t, &f, i, SIZE, &entries[i]));
     /* Nobody knows how large the first is, packed. */
     assert_int_equal(spw_store_evict(f.store, 3 * SIZE), SIZE);
     assert_int_equal(spw_store_evict(f.store, 3 * SIZE), -1);
     spw_store_work(f.store, -1, &event);
     assert_int_equal(event.kind, SPW_STORE_LEFT);
-    assert_int_equal(figures(&f).on_disk.count, 1);
+    assert_int_equal(store_fixture_figures(&f).on_disk.count, 1);
     /* A packed one is known at once. */
     spw_entry *packed[3];
     for (unsigned i = 0; i < 3; i++)
-        assert_ok(put_packed(t, &f, i, 4 * SIZE, &packed[i]));
-    remove_all(entries, COUNT);
+        assert_ok(store_fixture_put_packed(t, &f, i, 4 * SIZE, &packed[i]));
+    store_fixture_remove_all(entries, COUNT);
     spw_store_work(f.store, 0, &event); /* they are large: they go by work */
-    assert_int_equal(figures(&f).live.count, 0);
+    assert_int_equal(store_fixture_figures(&f).live.count, 0);
     assert_int_equal(spw_store_evict(f.store, 5 * SIZE), 4 * SIZE);
     assert_int_equal(spw_store_evict(f.store, 5 * SIZE), 4 * SIZE);
     assert_int_equal(spw_store_evict(f.store, 5 * SIZE), -1);
-    remove_all(packed, 3);
-    close_store(&f);
+    store_fixture_remove_all(packed, 3);
+    store_fixture_close(&f);
 }
 
 static void a_closed_store_answers_everybody(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     spw_entry *entry;
     void *object;
     spw_error error;
-    assert_ok(open_store(t, &f, 0));
-    assert_ok(put(t, &f, 8, 1000, &entry));
+    assert_ok(store_fixture_open(t, &f, 0));
+    assert_ok(store_fixture_put(t, &f, 8, 1000, &entry));
     assert_ok(spw_entry_spill(entry, NULL));
-    start_work(&f);
+    store_fixture_start_work(&f);
     spw_store_close(f.store);
     assert_int_equal(pthread_join(f.worker, NULL), 0);
     f.has_worker = false;
@@ -507,19 +379,20 @@ static void compressed_values_come_back(void **state)
     torture *t = *state;
     const spw_codec_id codecs[] = {SPW_CODEC_LZ4, SPW_CODEC_ZSTD};
     for (size_t i = 0; i < COUNT_OF(codecs); i++) {
-        fixture f;
+        store_fixture f;
         spw_entry *entry;
         enum { SIZE = 1 << 20 };
         spw_store_options options = SPW_STORE_OPTIONS_INIT;
         options.codec = codecs[i];
-        assert_ok(open_with(t, &f, &options, 0));
-        assert_ok(put(t, &f, 11, SIZE, &entry));
+        assert_ok(store_fixture_open_with(t, &f, &options, 0));
+        assert_ok(store_fixture_put(t, &f, 11, SIZE, &entry));
         assert_ok(spw_entry_spill(entry, NULL));
-        assert_true(figures(&f).on_disk.bytes < SIZE / 2);
-        assert_ok(check(t, entry, 11, SIZE));
-        assert_true(figures(&f).compress_ns > 0 && figures(&f).decompress_ns > 0);
+        assert_true(store_fixture_figures(&f).on_disk.bytes < SIZE / 2);
+        assert_ok(store_fixture_check(t, entry, 11, SIZE));
+        assert_true(store_fixture_figures(&f).compress_ns > 0 &&
+                    store_fixture_figures(&f).decompress_ns > 0);
         spw_store_remove(entry);
-        close_store(&f);
+        store_fixture_close(&f);
     }
 }
 

@@ -15,6 +15,7 @@
 #include "native_figures.h"
 #include "pool_functions.h"
 #include "raise_status.h"
+#include "store_entry_type.h"
 #include "store_type.h"
 
 static PyObject *native_version(PyObject *module, PyObject *ignored)

@@ -1,5 +1,4 @@
-/* Python type Store: values of one worker, live, packed or on disk (spillway/store.h),
- * and StoreEntry, one of them. */
+/* Python type Store: values of one worker, live, packed or on disk. */
 #ifndef SPW_NATIVE_STORE_TYPE_H
 #define SPW_NATIVE_STORE_TYPE_H
 
@@ -7,6 +6,5 @@
 
 /* Returns: a new reference, NULL with an exception set. */
 PyTypeObject *store_type_create(PyObject *module);
-PyTypeObject *store_entry_type_create(PyObject *module);
 
 #endif

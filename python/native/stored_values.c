@@ -5,6 +5,7 @@
 #include "stored_values.h"
 
 #include "frames.h"
+#include "raise_status.h"
 
 static spw_status failed(spw_error *error, const char *what)
 {
@@ -67,6 +68,11 @@ static void unref(void *self, void *object)
     Py_DECREF((PyObject *)object);
     PyErr_Restore(type, value, traceback);
     PyGILState_Release(gil);
+}
+
+PyObject *stored_values_raise(module_state *state, const spw_error *error)
+{
+    return PyErr_Occurred() ? NULL : raise_status(state, error);
 }
 
 const spw_object_ops stored_value_ops = {

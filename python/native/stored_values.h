@@ -16,4 +16,8 @@ typedef struct stored_values {
  * who called the store there. */
 extern const spw_object_ops stored_value_ops;
 
+/* What a call of the store answered, as an exception: that of pack or unpack if there
+ * is one. Returns: NULL. */
+PyObject *stored_values_raise(module_state *state, const spw_error *error);
+
 #endif

@@ -53,6 +53,7 @@ typedef struct spw_store_options {
     uint32_t threads;         /* for disks and compression; 0: two */
     uint32_t codec;           /* spw_codec_id for what is written: NONE, LZ4 or ZSTD */
     uint64_t file_bytes;      /* of the first files; later ones are larger; 0: 64 MiB */
+    uint64_t read_ahead_bytes; /* in memory at once by spw_entry_read_ahead; 0: none */
 } spw_store_options;
 
 #define SPW_STORE_OPTIONS_INIT                                                         \
@@ -97,6 +98,14 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_put_packed(
     spw_store *store, const char *key, size_t key_size, spw_payload *payload,
     uint64_t weight, spw_entry **ret_entry, spw_error *error);
 enum { SPW_STORE_KEY_MAX = 1 << 20 };
+/* Put a live object into the store straight to disk, without any other leaving memory
+ * for it: for one that is larger than the target.
+ * Takes: object, on success only. Borrows: key, during the call. Returns: one
+ * reference, as spw_store_put. Thread: any on which pack may run; blocks. Errors: those
+ * of spw_store_put and spw_entry_spill. */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_store_put_spilled(spw_store *store, const char *key, size_t key_size, void *object,
+                      uint64_t weight, spw_entry **ret_entry, spw_error *error);
 
 /* Take an entry out of the store: its forms go, without reading any, once nobody uses
  * them. An entry that was removed stays valid for who has it pinned or reads it.
@@ -143,6 +152,17 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_entry_payload(spw_entry *entry,
  * Thread: any on which pack may run; blocks. Errors: those of pack; IO, LIMIT_EXCEEDED
  * (the entry stays as it is), NO_MEMORY, UNSUPPORTED (no directory), CLOSED. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_entry_spill(spw_entry *entry, spw_error *error);
+
+/* Begin to read the bytes of an entry that is on disk only back into memory, because
+ * somebody will ask for it soon. Until that one comes they count for nothing else, and
+ * are the first that a memory monitor drops, without a write.
+ * Returns: whether it began. Not if it is in use or in memory, or not worth it; if as
+ * much has been read ahead as may be; while memory is above the target; and for a while
+ * after something was dropped unused for a monitor. Thread: any; does not block. */
+SPW_EXPORT bool spw_entry_read_ahead(spw_entry *entry);
+/* Returns: whether any entry could be read ahead, as far as the store is concerned:
+ * who is told no need not look for one. Thread: any; does not block. */
+SPW_EXPORT bool spw_store_reads_ahead(spw_store *store);
 
 /* Start that the value which was used longest ago leaves memory, as a memory monitor
  * asks for it: excess_bytes is what the process has too much, now.
@@ -208,6 +228,9 @@ typedef struct spw_store_figures {
     uint64_t written_bytes, read_bytes, moved_bytes; /* moved: between segments */
     uint64_t pack_ns, unpack_ns, write_ns, read_ns, compress_ns, decompress_ns;
     uint64_t failures, losses;
+    /* Of what was read ahead: all, what was used, what was dropped or removed unused.
+     */
+    uint64_t ahead_bytes, ahead_used_bytes, ahead_dropped_bytes;
 } spw_store_figures;
 
 /* Read all figures as one snapshot.

@@ -122,6 +122,12 @@ static PyObject *entry_spill(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *entry_read_ahead(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    return PyBool_FromLong(spw_entry_read_ahead(entry_of(object)));
+}
+
 static PyObject *entry_frames(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -203,6 +209,9 @@ PyTypeObject *store_entry_type_create(PyObject *module)
          "What pack made of the value, in memory or as FileRange, of which nothing is "
          "read; None if it is live only."},
         {"get", entry_get, METH_NOARGS, "acquire and unpin."},
+        {"read_ahead", entry_read_ahead, METH_NOARGS,
+         "Begin to read its bytes from disk, since it will be asked for soon; whether "
+         "it begins."},
         {"remove", entry_remove, METH_NOARGS,
          "Take the value out of its store, without reading it."},
         {"spill", entry_spill, METH_NOARGS,

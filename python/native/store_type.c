@@ -78,8 +78,8 @@ static int directories_parse(PyObject *given, directory_list *ret_list)
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"pack",  "unpack",  "directories", "target", "in_flight",
-                            "small", "threads", "codec",       NULL};
+    static char *names[] = {"pack",  "unpack",     "directories", "target", "in_flight",
+                            "small", "read_ahead", "threads",     "codec",  NULL};
     module_state *state = PyType_GetModuleState(type);
     PyObject *pack, *unpack, *directories;
     const char *codec = "";
@@ -88,10 +88,11 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     spw_error error;
     unsigned threads = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "OOO|$O&O&O&O&s:Store", names, &pack, &unpack, &directories,
-            bytes_argument, &options.target_bytes, bytes_argument,
+            args, keywords, "OOO|$O&O&O&O&O&s:Store", names, &pack, &unpack,
+            &directories, bytes_argument, &options.target_bytes, bytes_argument,
             &options.in_flight_bytes, bytes_argument, &options.small_bytes,
-            threads_argument, &threads, &codec))
+            bytes_argument, &options.read_ahead_bytes, threads_argument, &threads,
+            &codec))
         return NULL;
     if (directories_parse(directories, &list) < 0)
         return NULL;
@@ -131,7 +132,10 @@ static void store_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *store_put(PyObject *object, PyObject *args)
+/* Either way of putting an object in. */
+static PyObject *put_by(PyObject *object, PyObject *args,
+                        spw_status (*put)(spw_store *, const char *, size_t, void *,
+                                          uint64_t, spw_entry **, spw_error *))
 {
     const char *key;
     Py_ssize_t key_size;
@@ -139,16 +143,30 @@ static PyObject *store_put(PyObject *object, PyObject *args)
     uint64_t weight;
     spw_entry *entry;
     spw_error error;
-    if (!PyArg_ParseTuple(args, "s#OO&:put", &key, &key_size, &value, bytes_argument,
+    spw_status status;
+    if (!PyArg_ParseTuple(args, "s#OO&", &key, &key_size, &value, bytes_argument,
                           &weight))
         return NULL;
     Py_INCREF(value);
-    if (spw_store_put(store_of(object), key, (size_t)key_size, value, weight, &entry,
-                      &error) != SPW_STATUS_OK) {
+    Py_BEGIN_ALLOW_THREADS;
+    status =
+        put(store_of(object), key, (size_t)key_size, value, weight, &entry, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != SPW_STATUS_OK) {
         Py_DECREF(value);
-        return raise_status(module_state_of(object), &error);
+        return stored_values_raise(module_state_of(object), &error);
     }
     return entry_wrap(object, entry, value);
+}
+
+static PyObject *store_put(PyObject *object, PyObject *args)
+{
+    return put_by(object, args, spw_store_put);
+}
+
+static PyObject *store_put_spilled(PyObject *object, PyObject *args)
+{
+    return put_by(object, args, spw_store_put_spilled);
 }
 
 static PyObject *store_put_packed(PyObject *object, PyObject *args)
@@ -188,10 +206,20 @@ static PyObject *store_is_behind(PyObject *object, PyObject *ignored)
     return PyBool_FromLong(spw_store_is_behind(store_of(object)));
 }
 
-/* A failure as an exception object. With the GIL; none is set afterwards. */
+static PyObject *store_reads_ahead(PyObject *object, PyObject *ignored)
+{
+    (void)ignored;
+    return PyBool_FromLong(spw_store_reads_ahead(store_of(object)));
+}
+
+/* A failure as an exception object. With the GIL; none is set afterwards. What pack
+ * raised is the one of what could not be packed only: else it is of a value that was
+ * removed meanwhile, of which nobody is told. */
 static PyObject *take_exception(module_state *state, const spw_error *error)
 {
     PyObject *type, *value, *traceback;
+    if (error->status != SPW_STATUS_UNSUPPORTED)
+        PyErr_Clear();
     if (!PyErr_Occurred())
         (void)raise_status(state, error);
     PyErr_Fetch(&type, &value, &traceback);
@@ -212,8 +240,10 @@ static PyObject *store_work(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     spw_store_work(store_of(object), timeout_ms, &event);
     Py_END_ALLOW_THREADS;
-    if (event.kind != SPW_STORE_FAILED)
+    if (event.kind != SPW_STORE_FAILED) {
+        PyErr_Clear(); /* of a value that was removed while it was packed */
         return Py_BuildValue("(IOO)", event.kind, Py_None, Py_None);
+    }
     size_t key_size;
     const char *key = spw_entry_key(event.entry, &key_size);
     PyObject *exception = take_exception(module_state_of(object), &event.error);
@@ -277,6 +307,9 @@ static PyObject *store_figures(PyObject *object, PyObject *ignored)
         {"decompress_ns", f.decompress_ns},
         {"failures", f.failures},
         {"losses", f.losses},
+        {"ahead_bytes", f.ahead_bytes},
+        {"ahead_used_bytes", f.ahead_used_bytes},
+        {"ahead_dropped_bytes", f.ahead_dropped_bytes},
     };
     for (size_t i = 0; all != NULL && i < sizeof numbers / sizeof numbers[0]; i++)
         if (add_number(all, numbers[i].name, numbers[i].number) < 0)
@@ -304,6 +337,11 @@ PyTypeObject *store_type_create(PyObject *module)
         {"put_packed", store_put_packed, METH_VARARGS,
          "put_packed(key, frames, weight, /)\n--\n\n"
          "Put a value in as pack would return it. A StoreEntry."},
+        {"put_spilled", store_put_spilled, METH_VARARGS,
+         "put_spilled(key, value, weight, /)\n--\n\n"
+         "Put a value straight to disk, and wait for that. A StoreEntry."},
+        {"reads_ahead", store_reads_ahead, METH_NOARGS,
+         "Whether a value could be read ahead, as far as the store is concerned."},
         {"work", store_work, METH_VARARGS,
          "work(timeout_ms, /)\n--\n\n"
          "Pack what is to leave and let go of what has left, until something happened: "
@@ -313,7 +351,7 @@ PyTypeObject *store_type_create(PyObject *module)
     static PyType_Slot slots[] = {
         {Py_tp_doc,
          "Store(pack, unpack, directories, *, target=0, in_flight=0, small=0, "
-         "threads=0, codec=\"\")\n--\n\n"
+         "read_ahead=0, threads=0, codec=\"\")\n--\n\n"
          "Values that leave memory when it is short, for directories: pairs of a path "
          "and a limit in bytes, 0 for none."},
         {Py_tp_new, store_new},

@@ -23,6 +23,7 @@ static spw_status pack(void *self, void *object, spw_payload **ret_payload,
     stored_values *values = self;
     spw_payload *payload = NULL;
     PyGILState_STATE gil = PyGILState_Ensure();
+    PyErr_Clear(); /* of one before, that was removed meanwhile */
     PyObject *frames = PyObject_CallFunctionObjArgs(values->pack, object, NULL);
     if (frames != NULL)
         payload = payload_from_frames(values->state, frames, false);

@@ -62,8 +62,9 @@ class Store:
     limit in bytes, 0 for none. `pack` makes a list of buffers of a value, `unpack` a
     value of such a list. `target`: bytes in memory above which values leave;
     `in_flight`: bytes that leave at once; `small`: values of fewer bytes stay while
-    there are others; `threads` for disks; 0 for the defaults. `codec`: "", "lz4" or
-    "zstd"."""
+    there are others; `read_ahead`: bytes that may be in memory because somebody will
+    ask for them soon, 0 for none; `threads` for disks; 0 for the defaults. `codec`: "",
+    "lz4" or "zstd"."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Store:
         target: int = 0,
         in_flight: int = 0,
         small: int = 0,
+        read_ahead: int = 0,
         threads: int = 0,
         codec: str = "",
     ) -> None: ...
@@ -86,6 +88,12 @@ class Store:
     def evict(self, excess: int, /) -> int:
         """Start that the value used longest ago leaves memory. The weight in bytes that
         is leaving, or -1: `excess` bytes are leaving already, or nothing can."""
+    def put_spilled(self, key: str, value: Any, weight: int, /) -> StoreEntry:
+        """Put a value straight to disk, without any other leaving memory for it, and
+        wait for that. Raises as `StoreEntry.spill`; it is not in the store then."""
+    def reads_ahead(self) -> bool:
+        """Whether `StoreEntry.read_ahead` could begin with any, as far as the store is
+        concerned."""
     def is_behind(self) -> bool:
         """Whether who makes new values should wait for those that are leaving."""
     def work(self, timeout_ms: int, /) -> tuple[int, str | None, BaseException | None]:
@@ -122,6 +130,9 @@ class StoreEntry:
     def spill(self) -> None:
         """Write the value to disk, and wait for that. Raises what `pack` raises, and
         SpillwayError (IO, LIMIT_EXCEEDED: it stays as it is)."""
+    def read_ahead(self) -> bool:
+        """Begin to read its bytes from disk, since it will be asked for soon, and do
+        not wait; they are the first to be dropped again. Whether it begins."""
     def remove(self) -> None:
         """Take the value out of its store, without reading it."""
 

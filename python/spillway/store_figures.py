@@ -15,6 +15,7 @@ _NUMBERS = (
     *("written_bytes", "read_bytes", "moved_bytes"),
     *("pack_ns", "unpack_ns", "write_ns", "read_ns", "compress_ns", "decompress_ns"),
     *("failures", "losses"),
+    *("ahead_bytes", "ahead_used_bytes", "ahead_dropped_bytes"),
 )
 _OF_NOW = ("disk_bytes", "files", "leaving_bytes")
 """Those that end with their store; the others count what has been done."""

@@ -82,6 +82,7 @@ static void install(spw_entry *entry, void *object, spw__forms *ret_forms)
         return;
     }
     spw__entry_uncount(entry);
+    spw__read_ahead_end(entry, true);
     ret_forms->packed = entry->forms.packed;
     entry->forms.packed = NULL;
     entry->forms.object = object;
@@ -171,6 +172,7 @@ static spw_status wait_for_object(spw_entry *entry, spw_error *error)
         if (store->is_closed)
             return spw__error_set(error, SPW_STATUS_CLOSED, 0,
                                   "the store of %.100s was closed", entry->key);
+        spw__read_ahead_recall(entry);
         if (entry->is_coming) {
             spw__store_wait(store);
             continue;

@@ -36,6 +36,17 @@ static bool may_leave(const spw_entry *entry)
            !entry->is_removed && !entry->cannot_leave && entry->store->segments != NULL;
 }
 
+static bool stands_apart(const spw_entry *entry)
+{
+    return entry->is_ahead ||
+           spw__order_is_oversize(&entry->store->order, entry->weight);
+}
+
+uint64_t spw__entry_counted_weight(const spw_entry *entry)
+{
+    return stands_apart(entry) ? 0 : entry->weight;
+}
+
 void spw__entry_settle(spw_entry *entry)
 {
     spw__eviction_order *order = &entry->store->order;
@@ -71,6 +82,8 @@ static void count(spw_entry *entry, uint64_t sign)
         tier_add(&figures->packed, sign, weight, spw_payload_bytes(forms->packed));
     else if (forms->on_disk != NULL)
         tier_add(&figures->on_disk, sign, weight, forms->range.bytes);
+    if (is_in_memory(forms) && stands_apart(entry))
+        entry->store->apart_weight += sign * weight;
     if (is_in_memory(forms) && forms->on_disk != NULL)
         tier_add(&figures->clean, sign, weight, forms->range.bytes);
 }
@@ -93,6 +106,7 @@ void spw__entry_detach(spw_entry *entry, bool is_to_leave, spw__forms *ret_forms
     if (!entry->is_removed && !(is_to_leave && entry->forms.on_disk != NULL))
         return;
     spw__entry_uncount(entry);
+    spw__read_ahead_end(entry, false);
     if (entry->is_removed) {
         *ret_forms = entry->forms;
         entry->forms = (spw__forms){0};
@@ -159,8 +173,8 @@ spw_status spw__entry_say_lost(const spw_entry *entry, spw_error *error)
 
 /* ----- its life ----- */
 
-static spw_status entry_create(spw_store *store, const char *key, size_t key_size,
-                               uint64_t weight, spw_entry **ret_entry, spw_error *error)
+spw_status spw__entry_create(spw_store *store, const char *key, size_t key_size,
+                             uint64_t weight, spw_entry **ret_entry, spw_error *error)
 {
     if (key_size > SPW_STORE_KEY_MAX)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
@@ -179,14 +193,19 @@ static spw_status entry_create(spw_store *store, const char *key, size_t key_siz
     return SPW_STATUS_OK;
 }
 
+void spw__entry_enter(spw_entry *entry, const spw__forms *forms)
+{
+    entry->forms = *forms;
+    spw__entry_list_add(&entry->store->all, SPW__LINK_ALL, entry);
+    spw__entry_count(entry);
+    spw__entry_settle(entry);
+}
+
 static void enter(spw_entry *entry, const spw__forms *forms)
 {
     spw_store *store = entry->store;
     spw__store_lock(store);
-    entry->forms = *forms;
-    spw__entry_list_add(&store->all, SPW__LINK_ALL, entry);
-    spw__entry_count(entry);
-    spw__entry_settle(entry);
+    spw__entry_enter(entry, forms);
     spw__store_settle(store);
     spw__store_unlock(store);
 }
@@ -195,7 +214,8 @@ spw_status spw_store_put(spw_store *store, const char *key, size_t key_size,
                          void *object, uint64_t weight, spw_entry **ret_entry,
                          spw_error *error)
 {
-    spw_status status = entry_create(store, key, key_size, weight, ret_entry, error);
+    spw_status status =
+        spw__entry_create(store, key, key_size, weight, ret_entry, error);
     if (status == SPW_STATUS_OK)
         enter(*ret_entry, &(spw__forms){.object = object});
     return status;
@@ -210,7 +230,8 @@ spw_status spw_store_put_packed(spw_store *store, const char *key, size_t key_si
             return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                                   "slice %zu of %.*s is not in memory", i,
                                   (int)(key_size < 100 ? key_size : 100), key);
-    spw_status status = entry_create(store, key, key_size, weight, ret_entry, error);
+    spw_status status =
+        spw__entry_create(store, key, key_size, weight, ret_entry, error);
     if (status == SPW_STATUS_OK)
         enter(*ret_entry, &(spw__forms){.packed = payload});
     return status;

@@ -11,19 +11,30 @@
 #include "platform/clock.h"
 #include "store/store_state.h"
 
-/* In one round. */
-enum { TOGETHER_MAX = 1024 };
+enum {
+    TOGETHER_MAX = 1024,  /* in one round */
+    AHEAD_PAUSE_MS = 5000 /* from when memory was so short that it was for nothing */
+};
+
+void spw__leaving_count(spw_entry *entry)
+{
+    spw_store *store = entry->store;
+    store->unpacked++;
+    store->leaving_bytes += entry->weight;
+    store->leaving_weight += spw__entry_counted_weight(entry);
+}
 
 void spw__leaving_add(spw_entry *entry)
 {
     spw_store *store = entry->store;
     assert(entry->turn == SPW__TURN_NONE && !spw__entry_is_in_use(entry));
+    spw__entry_uncount(entry);
+    spw__read_ahead_end(entry, false);
+    spw__entry_count(entry);
     entry->is_leaving = true;
     entry->turn = SPW__TURN_LEAVING;
     spw__entry_list_add(&store->leaving, SPW__LINK_TURN, entry);
-    store->unpacked++;
-    store->leaving_bytes += entry->weight;
-    store->leaving_weight += entry->weight;
+    spw__leaving_count(entry);
     (void)pthread_cond_signal(&store->work);
 }
 
@@ -42,7 +53,7 @@ void spw__leaving_uncount(spw_entry *entry)
     spw_store *store = entry->store;
     store->unpacked--;
     store->leaving_bytes -= entry->weight;
-    store->leaving_weight -= entry->weight;
+    store->leaving_weight -= spw__entry_counted_weight(entry);
 }
 
 static bool is_disk_in_trouble(spw_store *store)
@@ -77,6 +88,8 @@ static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
         return false;
     spw__order_remove(&store->order, entry);
     entry->turn = SPW__TURN_NONE;
+    if (entry->is_ahead)
+        store->ahead_from_ms = spw__clock_ms() + AHEAD_PAUSE_MS;
     if (!is_to_write || entry->forms.object != NULL) {
         spw__leaving_add(spw_entry_ref(entry));
         return true;
@@ -90,13 +103,13 @@ static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
 /* Begin with who was used longest ago, and its company: as many as make up the need,
  * but small ones as many as are worth a write. Returns: the weight that is leaving, 0
  * if nothing can. */
-static uint64_t begin(spw_store *store, uint64_t need)
+static uint64_t begin(spw_store *store, uint64_t need, bool with_ahead)
 {
     spw__size_class of;
     spw__spill *spill = NULL;
     uint64_t weight = 0;
     unsigned count = 0;
-    spw_entry *entry = spw__order_next(&store->order, &of);
+    spw_entry *entry = spw__order_next(&store->order, with_ahead, &of);
     while (entry != NULL && count < TOGETHER_MAX && begin_one(store, entry, &spill)) {
         weight += entry->weight;
         count++;
@@ -109,16 +122,28 @@ static uint64_t begin(spw_store *store, uint64_t need)
     return weight;
 }
 
+uint64_t spw__store_staying(const spw_store *store)
+{
+    return store->figures.live.weight + store->figures.packed.weight -
+           store->apart_weight - store->leaving_weight;
+}
+
+/* How much has to leave. One that is oversize goes whatever there is. */
+static uint64_t need_of(const spw_store *store)
+{
+    uint64_t staying = spw__store_staying(store);
+    if (staying > store->target_bytes)
+        return staying - store->target_bytes;
+    return store->order.classes[SPW__CLASS_OVERSIZE].entries.first != NULL ? 1 : 0;
+}
+
 void spw__store_settle(spw_store *store)
 {
-    const spw_store_figures *figures = &store->figures;
     if (store->target_bytes == 0 || store->is_closed)
         return;
     while (store->leaving_bytes < store->in_flight_bytes) {
-        uint64_t staying =
-            figures->live.weight + figures->packed.weight - store->leaving_weight;
-        if (staying <= store->target_bytes ||
-            begin(store, staying - store->target_bytes) == 0)
+        uint64_t need = need_of(store);
+        if (need == 0 || begin(store, need, false) == 0)
             break;
     }
 }
@@ -131,7 +156,8 @@ int64_t spw_store_evict(spw_store *store, uint64_t excess_bytes)
         excess_bytes < store->in_flight_bytes ? excess_bytes : store->in_flight_bytes;
     if (!store->is_closed && store->unpacked == 0 &&
         (store->leaving_bytes == 0 || store->leaving_bytes < enough))
-        weight = begin(store, 1); /* what it weighs may be far from what it frees */
+        weight =
+            begin(store, 1, true); /* what it weighs may be far from what it frees */
     spw__store_unlock(store);
     return weight > 0 && weight <= INT64_MAX ? (int64_t)weight : -1;
 }

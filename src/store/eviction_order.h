@@ -8,10 +8,12 @@
 #include "store/entry_list.h"
 
 typedef enum spw__size_class {
-    SPW__CLASS_SMALL = 0,  /* only if there is nothing else, and all together */
-    SPW__CLASS_MEDIUM = 1, /* several together */
-    SPW__CLASS_LARGE = 2,  /* alone */
-    SPW__CLASS_COUNT = 3
+    SPW__CLASS_SMALL = 0,    /* only if there is nothing else, and all together */
+    SPW__CLASS_MEDIUM = 1,   /* several together */
+    SPW__CLASS_LARGE = 2,    /* alone */
+    SPW__CLASS_OVERSIZE = 3, /* alone more than may be in memory: before all others */
+    SPW__CLASS_AHEAD = 4,    /* read ahead, and dropped for nothing: when asked for */
+    SPW__CLASS_COUNT = 5
 } spw__size_class;
 
 enum {
@@ -19,8 +21,9 @@ enum {
 };
 
 typedef struct spw__eviction_order {
-    uint64_t small_bytes; /* fixed: lighter ones are SMALL */
-    uint64_t uses;        /* counts them, for comparing ages */
+    uint64_t small_bytes;  /* fixed: lighter ones are SMALL */
+    uint64_t target_bytes; /* fixed: others above it are OVERSIZE; 0: none */
+    uint64_t uses;         /* counts them, for comparing ages */
     struct {
         spw__entry_list entries; /* longest unused first */
         uint64_t weight;
@@ -29,12 +32,15 @@ typedef struct spw__eviction_order {
 
 /* All: thread: with the store's lock held. */
 
+/* Whether such a weight is OVERSIZE. */
+bool spw__order_is_oversize(const spw__eviction_order *order, uint64_t weight);
 /* As the one used last. */
 void spw__order_add(spw__eviction_order *order, spw_entry *entry);
 void spw__order_remove(spw__eviction_order *order, spw_entry *entry);
-/* Who is to leave next. Returns: an entry, which stays in the order; NULL: nobody. In
- * ret_class of which class: those of MEDIUM and SMALL want company. */
-spw_entry *spw__order_next(const spw__eviction_order *order,
+/* Who is to leave next; of those that were read ahead only if with_ahead. Returns: an
+ * entry, which stays in the order; NULL: nobody. In ret_class of which class: those of
+ * MEDIUM and SMALL want company. */
+spw_entry *spw__order_next(const spw__eviction_order *order, bool with_ahead,
                            spw__size_class *ret_class);
 /* Of that class, the one after nobody: the longest unused. NULL: none is left. */
 spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of);

@@ -43,7 +43,7 @@ void spw__spill_add(spw__spill *spill, spw_entry *entry, spw_payload *packed)
     spill->bytes += bytes;
     entry->is_leaving = true;
     store->leaving_bytes += bytes;
-    store->leaving_weight += entry->weight;
+    store->leaving_weight += spw__entry_counted_weight(entry);
 }
 
 void spw__spill_free(spw__spill *spill)
@@ -98,7 +98,7 @@ static void finish_item(spw_store *store, spw__spill_item *item, spw__forms *ret
 {
     spw_entry *entry = item->entry;
     entry->is_leaving = false;
-    store->leaving_weight -= entry->weight;
+    store->leaving_weight -= spw__entry_counted_weight(entry);
     if (item->on_disk != NULL) {
         assert(entry->forms.on_disk == NULL);
         spw__entry_uncount(entry);

@@ -63,10 +63,12 @@ spw_status spw__store_create(spw_context *context, const spw_store_options *opti
         .target_bytes = options->target_bytes,
         .in_flight_bytes =
             options->in_flight_bytes > 0 ? options->in_flight_bytes : IN_FLIGHT_BYTES,
+        .read_ahead_bytes = options->read_ahead_bytes,
         .codec = (spw_codec_id)options->codec,
         .threads = threads,
         .order.small_bytes =
             options->small_bytes > 0 ? options->small_bytes : SMALL_BYTES,
+        .order.target_bytes = options->target_bytes,
         .collect.run = spw__store_collect,
     };
     init_sync(store);
@@ -126,7 +128,8 @@ static void clear_entry(spw_store *store, spw_entry *entry)
 static void wait_for_threads(spw_store *store)
 {
     spw__store_lock(store);
-    while (store->collects || (store->spills > 0 && store->finished == NULL))
+    while (store->collects || store->reading_ahead > 0 ||
+           (store->spills > 0 && store->finished == NULL))
         spw__store_wait(store);
     spw__store_unlock(store);
 }

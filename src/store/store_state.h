@@ -7,10 +7,16 @@
  *
  * What an entry has (its forms) and who is at it:
  * - pins: callers of acquire, and of try_acquire. Its memory stays.
- * - is_coming: one of them unpacks it, from its packed form or from disk.
+ * - is_coming: one of them unpacks it, from its packed form or from disk; or its bytes
+ *   are read ahead.
  * - is_leaving: it waits for the owner's thread in `leaving`, or is packed there, or a
  *   spill writes it. Its forms stay until that ends.
- * An entry that was removed keeps its forms until nobody is at it any more. */
+ * An entry that was removed keeps its forms until nobody is at it any more.
+ *
+ * Some entries stand apart: they are in memory and count for nothing that others would
+ * have to leave for. One that is alone larger than the target (it goes as soon as
+ * nobody uses it, so that the rest need not), and what was read ahead, which has a
+ * limit of its own. */
 #ifndef SPW_STORE_STORE_STATE_H
 #define SPW_STORE_STORE_STATE_H
 
@@ -24,6 +30,7 @@
 #include "threads/worker_pool.h"
 
 typedef struct spw__spill spw__spill;
+typedef struct spw__read_ahead spw__read_ahead;
 
 typedef enum spw__turn {
     SPW__TURN_NONE = 0,    /* in no list of SPW__LINK_TURN */
@@ -52,8 +59,10 @@ struct spw_entry {
     spw__turn turn;
     spw_status lost; /* OK, or why what was on disk is gone */
     bool is_coming, is_leaving, is_removed;
-    bool cannot_leave; /* it could not be packed */
-    char key[];        /* fixed; a zero behind it */
+    bool cannot_leave;      /* it could not be packed */
+    bool is_ahead;          /* packed is what was read ahead, and nobody has used it */
+    spw__read_ahead *ahead; /* it is to be read, and that has not begun; or NULL */
+    char key[];             /* fixed; a zero behind it */
 };
 
 struct spw_store {
@@ -62,7 +71,7 @@ struct spw_store {
     /* Fixed at creation. */
     spw_object_ops ops;
     void *self;
-    uint64_t target_bytes, in_flight_bytes;
+    uint64_t target_bytes, in_flight_bytes, read_ahead_bytes;
     spw_codec_id codec;
     unsigned threads;
     spw__segments *segments; /* NULL: nothing leaves memory */
@@ -82,7 +91,11 @@ struct spw_store {
     uint64_t spills;           /* started and not finished */
     uint64_t unpacked;         /* that are leaving and not packed yet */
     uint64_t leaving_bytes;    /* packed size, or the weight as long as unpacked */
-    uint64_t leaving_weight;   /* of all that are leaving */
+    uint64_t leaving_weight;   /* of all that are leaving and do not stand apart */
+    uint64_t apart_weight;     /* of all in memory that stand apart */
+    uint64_t ahead_bytes;      /* being read ahead, or there and not used */
+    uint64_t reading_ahead;    /* jobs */
+    uint64_t ahead_from_ms;    /* nothing is read ahead until then */
     uint64_t trouble_until_ms; /* the disk is full or fails: not asked until then */
     spw__job *due[SPW__URGENCY_COUNT]; /* jobs for the pool, once the lock is free */
     bool collects;                     /* collect is due, or in the pool */
@@ -146,15 +159,35 @@ void spw__store_settle(spw_store *store);
 /* Have released segments closed, and what is sparse moved. */
 void spw__store_collect_later(spw_store *store);
 
+/* Returns: the weight in memory for which others may have to leave. */
+uint64_t spw__store_staying(const spw_store *store);
+/* Returns: the weight of an entry, 0 if it stands apart. */
+uint64_t spw__entry_counted_weight(const spw_entry *entry);
+
+/* An entry that was read ahead is just one of many from now on: somebody uses it, or it
+ * goes. With its forms uncounted. */
+void spw__read_ahead_end(spw_entry *entry, bool is_used);
+/* Somebody wants an entry now: if it was to be read ahead and that has not begun, it is
+ * not. */
+void spw__read_ahead_recall(spw_entry *entry);
+
 /* Put an entry that nobody is at into the list leaving, for the owner's thread. Takes:
  * one reference. */
 void spw__leaving_add(spw_entry *entry);
 /* Take it out again: somebody wants it. Drop the reference afterwards. */
 void spw__leaving_remove(spw_entry *entry);
+/* An entry counts as unpacked, and leaving by its weight. */
+void spw__leaving_count(spw_entry *entry);
 /* What was added to that list no longer counts as unpacked, and leaving by its weight:
  * it is packed, is let go of, or stays. */
 void spw__leaving_uncount(spw_entry *entry);
 
+/* Make an entry. Thread: any, without the lock. Returns: one reference. Errors:
+ * NO_MEMORY, INVALID_ARGUMENT (the key is too long). */
+spw_status spw__entry_create(spw_store *store, const char *key, size_t key_size,
+                             uint64_t weight, spw_entry **ret_entry, spw_error *error);
+/* Have it in the store, with what it has. Takes: forms. */
+void spw__entry_enter(spw_entry *entry, const spw__forms *forms);
 /* Put an entry where it belongs among those that may leave, after whatever changed. */
 void spw__entry_settle(spw_entry *entry);
 /* Before and after the forms of an entry change. */

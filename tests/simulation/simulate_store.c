@@ -54,7 +54,7 @@ typedef struct world {
     uint64_t now_ms;
     uint64_t refused_packs;
     bool disk_fails; /* for this run */
-    uint64_t losses, acquired, left, failed;
+    uint64_t losses, acquired, left, failed, ahead;
 } world;
 
 static void require(const world *w, bool condition, const char *what)
@@ -101,6 +101,37 @@ static size_t any_size(world *w)
 
 /* ----- what somebody does ----- */
 
+static void take_out(slot *s)
+{
+    spw_entry *entry = s->entry;
+    *s = (slot){0};
+    spw_store_remove(entry);
+}
+
+/* Takes: object. */
+static void put_spilled(world *w, slot *s, stored_object *object, size_t weight)
+{
+    spw_entry *entry;
+    slot made = {.number = object->number, .size = object->size};
+    bool cannot_pack = object->cannot_pack;
+    spw_error error;
+    spw_status status =
+        spw_store_put_spilled(w->store, "k", 1, object, weight, &entry, &error);
+    if (status != SPW_STATUS_OK) {
+        require(w, cannot_pack || w->disk_fails || w->store->segments == NULL,
+                "put spilled");
+        stored_object_check(object, made.number, made.size);
+        stored_object_unref(object);
+        return;
+    }
+    require(w, (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0,
+            "put spilled, and not on disk");
+    if (s->entry != NULL)
+        take_out(s); /* somebody was faster */
+    made.entry = entry;
+    *s = made;
+}
+
 static void put(world *w, slot *s)
 {
     spw_status status;
@@ -121,17 +152,14 @@ static void put(world *w, slot *s)
         object->cannot_pack = one_in(w, 20);
         /* Sizes that an owner tells are wrong by much. */
         size_t weight = one_in(w, 5) ? size / 30 : size;
+        if (one_in(w, 6)) {
+            put_spilled(w, s, object, weight);
+            return;
+        }
         status = spw_store_put(w->store, key, key_size, object, weight, &entry, NULL);
     }
     require(w, status == SPW_STATUS_OK, "put");
     *s = (slot){.entry = entry, .number = number, .size = size};
-}
-
-static void take_out(slot *s)
-{
-    spw_entry *entry = s->entry;
-    *s = (slot){0};
-    spw_store_remove(entry);
 }
 
 static hold *free_hold(world *w)
@@ -145,7 +173,7 @@ static hold *free_hold(world *w)
 /* Nobody below us on the stack, who cannot go on before we do, is at it. */
 static bool would_wait(const spw_entry *entry)
 {
-    return entry->is_coming && entry->forms.object == NULL;
+    return entry->is_coming && entry->ahead == NULL && entry->forms.object == NULL;
 }
 
 static void acquire(world *w, slot *s)
@@ -333,7 +361,7 @@ static void act(world *w)
 {
     slot *s = &w->slots[below(w, SLOTS)];
     bool is_there = s->entry != NULL;
-    switch (below(w, 16)) {
+    switch (below(w, 17)) {
     case 0:
     case 1:
     case 2:
@@ -377,6 +405,10 @@ static void act(world *w)
     case 14:
         work(w);
         break;
+    case 15:
+        if (is_there && spw_entry_read_ahead(s->entry))
+            w->ahead++;
+        break;
     default:
         if (one_in(w, 4))
             trouble_disk(w);
@@ -389,6 +421,7 @@ static void act(world *w)
 
 typedef struct tiers {
     uint64_t counts[3], weights[3]; /* live, packed, on disk */
+    uint64_t apart, ahead;
 } tiers;
 
 static void tally(tiers *all, const spw_entry *entry)
@@ -399,6 +432,10 @@ static void tally(tiers *all, const spw_entry *entry)
         return;
     all->counts[tier]++;
     all->weights[tier] += entry->weight;
+    if (tier < 2)
+        all->apart += entry->weight - spw__entry_counted_weight(entry);
+    if (entry->is_ahead)
+        all->ahead += spw_payload_bytes(forms->packed);
 }
 
 static void check_entry(const world *w, const spw_entry *entry)
@@ -411,6 +448,10 @@ static void check_entry(const world *w, const spw_entry *entry)
     require(w, (forms->on_disk == NULL) == (forms->range.segment == NULL),
             "bytes on disk without a range");
     require(w, !entry->is_removed, "removed, and still there");
+    require(w,
+            !entry->is_ahead || (forms->object == NULL && forms->packed != NULL &&
+                                 forms->on_disk != NULL),
+            "read ahead, and not there or used");
     bool may_leave = is_in_memory && entry->pins == 0 && !entry->is_coming &&
                      !entry->is_leaving && !entry->cannot_leave &&
                      w->store->segments != NULL;
@@ -443,12 +484,17 @@ static void check(const world *w)
         check_entry(w, entry);
         tally(&all, entry);
     }
-    if (store->leaving.first != NULL || store->spills > 0)
+    require(w, store->ahead_bytes <= store->read_ahead_bytes,
+            "more is read ahead than may be");
+    require(w, store->reading_ahead > 0 || all.ahead == store->ahead_bytes,
+            "what is read ahead is not what is said");
+    if (store->leaving.first != NULL || store->spills > 0 || store->reading_ahead > 0)
         return; /* what was removed may be among those that are leaving */
     tally_removed(w, &all);
     for (int i = 0; i < 3; i++)
         require(w, all.counts[i] == said[i]->count && all.weights[i] == said[i]->weight,
                 "the figures are not those of the entries");
+    require(w, all.apart == store->apart_weight, "not what stands apart");
     require(w,
             store->leaving_bytes == 0 && store->leaving_weight == 0 &&
                 store->unpacked == 0,
@@ -483,6 +529,7 @@ static void open_world(world *w, uint64_t seed)
     options.directory_count = one_in(w, 20) ? 0 : 1;
     options.target_bytes = TARGETS[below(w, 4)];
     options.in_flight_bytes = one_in(w, 3) ? 100000 : 0;
+    options.read_ahead_bytes = LIMITS[below(w, 3)];
     options.file_bytes = one_in(w, 2) ? 200000 : 2 << 20;
     options.codec = one_in(w, 4) ? SPW_CODEC_LZ4 : SPW_CODEC_NONE;
     require(w,
@@ -530,7 +577,8 @@ int main(int argc, char **argv)
     }
     uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
     uint64_t steps = argc > 3 ? strtoull(argv[3], NULL, 10) : 150;
-    uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, runs = 0;
+    uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, ahead = 0,
+             runs = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         static world w;
         open_world(&w, seed);
@@ -542,13 +590,14 @@ int main(int argc, char **argv)
         acquired += w.acquired;
         left += w.left;
         failed += w.failed;
+        ahead += w.ahead;
         moved += w.store->figures.moved_bytes;
         close_world(&w);
         runs++;
     }
     printf("simulated %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64
            " values got, %" PRIu64 " times values left, %" PRIu64 " failures, %" PRIu64
-           " lost by a bad disk, %" PRIu64 " bytes moved\n",
-           runs, first, acquired, left, failed, losses, moved);
-    return acquired > 0 && left > 0 ? 0 : 1;
+           " lost by a bad disk, %" PRIu64 " bytes moved, %" PRIu64 " read ahead\n",
+           runs, first, acquired, left, failed, losses, moved, ahead);
+    return acquired > 0 && left > 0 && ahead > 0 ? 0 : 1;
 }

@@ -27,12 +27,12 @@ static void the_longest_unused_leaves_first_whatever_its_class(void **state)
     add(&order, &entries[2], 10 * (uint64_t)LARGE);
     add(&order, &entries[3], MEDIUM);
     for (int i = 0; i < 4; i++) {
-        assert_ptr_equal(spw__order_next(&order, &of), &entries[i]);
+        assert_ptr_equal(spw__order_next(&order, false, &of), &entries[i]);
         assert_int_equal(of, i % 2 == 0 ? SPW__CLASS_LARGE : SPW__CLASS_MEDIUM);
         assert_ptr_equal(spw__order_first(&order, of), &entries[i]);
         spw__order_remove(&order, &entries[i]);
     }
-    assert_null(spw__order_next(&order, &of));
+    assert_null(spw__order_next(&order, false, &of));
 }
 
 static void using_one_again_makes_it_the_last(void **state)
@@ -45,7 +45,7 @@ static void using_one_again_makes_it_the_last(void **state)
     add(&order, &entries[1], LARGE);
     spw__order_remove(&order, &entries[0]);
     spw__order_add(&order, &entries[0]);
-    assert_ptr_equal(spw__order_next(&order, &of), &entries[1]);
+    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[1]);
 }
 
 static void small_ones_stay_as_long_as_there_are_others(void **state)
@@ -59,14 +59,43 @@ static void small_ones_stay_as_long_as_there_are_others(void **state)
     for (int i = 0; i < COUNT; i++)
         add(&order, &entries[i], SMALL - 1);
     add(&order, &medium, SMALL);
-    assert_ptr_equal(spw__order_next(&order, &of), &medium);
+    assert_ptr_equal(spw__order_next(&order, true, &of), &medium);
     spw__order_remove(&order, &medium);
     for (int i = 0; i < COUNT; i++) {
-        assert_ptr_equal(spw__order_next(&order, &of), &entries[i]);
+        assert_ptr_equal(spw__order_next(&order, false, &of), &entries[i]);
         assert_int_equal(of, SPW__CLASS_SMALL);
         spw__order_remove(&order, &entries[i]);
     }
-    assert_null(spw__order_next(&order, &of));
+    assert_null(spw__order_next(&order, false, &of));
+}
+
+static void one_larger_than_the_target_goes_before_all_others(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL, .target_bytes = 2 * LARGE};
+    spw_entry entries[2];
+    spw__size_class of;
+    add(&order, &entries[0], 2 * LARGE);
+    add(&order, &entries[1], 2 * LARGE + 1);
+    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[1]);
+    assert_int_equal(of, SPW__CLASS_OVERSIZE);
+    spw__order_remove(&order, &entries[1]);
+    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[0]);
+}
+
+static void what_was_read_ahead_goes_only_when_it_is_asked_for(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    spw_entry live, ahead = {.weight = LARGE, .is_ahead = true};
+    spw__size_class of;
+    add(&order, &live, LARGE);
+    spw__order_add(&order, &ahead);
+    assert_ptr_equal(spw__order_next(&order, false, &of), &live);
+    assert_ptr_equal(spw__order_next(&order, true, &of), &ahead);
+    assert_int_equal(of, SPW__CLASS_AHEAD);
+    spw__order_remove(&order, &live);
+    assert_null(spw__order_next(&order, false, &of));
 }
 
 int main(void)
@@ -75,6 +104,8 @@ int main(void)
         cmocka_unit_test(the_longest_unused_leaves_first_whatever_its_class),
         cmocka_unit_test(using_one_again_makes_it_the_last),
         cmocka_unit_test(small_ones_stay_as_long_as_there_are_others),
+        cmocka_unit_test(one_larger_than_the_target_goes_before_all_others),
+        cmocka_unit_test(what_was_read_ahead_goes_only_when_it_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -373,29 +373,31 @@ async def test_a_key_that_goes_meanwhile_is_still_what_was_asked_for(
         await until(lambda: sender.transfer_outgoing_count == 0)
 
 
-async def test_a_key_that_goes_while_it_is_unpacked_is_left_out():
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_key_that_goes_while_it_is_unpacked_is_left_out(is_before):
     async with workers("inproc", is_ours=False) as (_, sender, receiver):
         store = sender.data
         stored(store, "x", Recorder("x"), "disk")
+        stored(store, "y", Recorder("y"), "disk")
         entry = store.entry("x")
-        acquired, go_on = threading.Event(), threading.Event()
+        reached, go_on = threading.Event(), threading.Event()
 
         class Slow:
             def __getattr__(self, name):
                 return getattr(entry, name)
 
             def acquire(self):
-                value = entry.acquire()
-                acquired.set()
+                value = None if is_before else entry.acquire()
+                reached.set()
                 assert go_on.wait(30)
-                return value
+                return entry.acquire() if is_before else value
 
         store.entries["x"] = Slow()
-        asked = asyncio.create_task(ask(receiver, sender, "x"))
-        await until(acquired.is_set)
+        asked = asyncio.create_task(ask(receiver, sender, "x", "y"))
+        await until(reached.is_set)
         del store["x"]
         go_on.set()
-        assert await asked == {}
+        assert await asked == {"y": Recorder("y")}
 
 
 async def test_who_is_cancelled_leaves_nothing_pinned(monkeypatch):

@@ -315,6 +315,28 @@ def test_a_full_disk_is_said_once_and_the_values_stay(make, caplog):
     assert len(store) == 30 and all(len(store[i]) == 10_000 for i in range(30))
 
 
+def test_one_that_cannot_be_pickled_and_is_removed_meanwhile_harms_nobody(make):
+    """What it raised was left behind in the thread that packs."""
+    reached, gate = threading.Event(), threading.Event()
+
+    class Held:
+        def __reduce__(self):
+            reached.set()
+            assert gate.wait(PATIENCE_S)
+            raise ZeroDivisionError("not this one")
+
+    store = make(excess=lambda: 10**9)
+    store["x"] = Held()
+    store.evict()
+    assert reached.wait(PATIENCE_S)
+    del store["x"]
+    gate.set()
+    settled(store)
+    store["y"] = bytes(5000)
+    store.evict()
+    until(lambda: list(store.slow) == ["y"])
+
+
 async def test_who_makes_too_much_waits_until_it_has_left(make):
     loop = asyncio.get_running_loop()
     gate = threading.Event()
@@ -341,12 +363,14 @@ async def test_who_makes_too_much_waits_until_it_has_left(make):
 def test_a_prepared_value_is_taken_once_and_by_identity(make):
     store = make(target=10)
     one, other = bytes(1000), bytes(1000)
-    entry = store.prepare("x", one)
+    entry, metrics = store.put_spilled("x", one)
+    assert {label for label, _, _ in metrics} >= {"serialize", "disk-write"}
+    store.prepare("x", one, entry)
     store["x"] = other
     assert store.entry("x") is not entry
     store["x"] = one
     assert store.entry("x") is entry
-    entry = store.prepare("y", one)
+    store.prepare("y", one, store.put_spilled("y", one)[0])
     store.forget_prepared("y")
     assert "y" not in store
     store.forget_prepared("y")

@@ -68,11 +68,20 @@ class OffloadThreads(Executor):
                 try:
                     result = call()
                 except BaseException as error:  # it is the caller's to handle
-                    future.set_exception(error)
+                    future.set_exception(_for_future(error))
                 else:
                     future.set_result(result)
                     del result
             del future, call  # not kept until the next one comes
+
+
+def _for_future(error: BaseException) -> BaseException:
+    """Older asyncio has no way to hand StopIteration on: who waits would for ever."""
+    if not isinstance(error, StopIteration):
+        return error
+    instead = RuntimeError(f"{type(error).__name__} was raised: {error!r}")
+    instead.__cause__ = error
+    return instead
 
 
 _threads = OffloadThreads(min(MOST_THREADS, len(os.sched_getaffinity(0))))

@@ -2,6 +2,7 @@
 
 Before Dask's runs, what the task needs and is not at hand is read back and unpickled in
 threads, once for all tasks that ask, and stays in memory until the task has ended.
+A task that was cancelled meanwhile does not begin.
 After it, a value that is larger than the target is written, and who makes more than can
 be written waits.
 """
@@ -22,7 +23,7 @@ from distributed.worker_state_machine import (
 )
 
 from spillway import _native
-from spillway.dask import hook_store, store_metrics, store_packer, worker_store
+from spillway.dask import hook_store, store_metrics, store_packer
 from spillway.dask.store_readers import Readers
 from spillway.dask.stored_form import NOTHING
 from spillway.dask.undecoded import Undecoded
@@ -49,6 +50,7 @@ class TaskRunner:
                 event = await self._bring_dependencies(key, pins)
                 if event is None:
                     event = await self._original(key, stimulus_id=stimulus_id)
+                pins.close()
                 if type(event) is ExecuteSuccessEvent:
                     event = await self._put_away(event)
                 await self._store.wait_for_room()
@@ -71,57 +73,70 @@ class TaskRunner:
     # Before
 
     async def _bring_dependencies(self, key: Any, pins: contextlib.ExitStack) -> Any:
-        """Pin what the task needs. An event if it cannot run, None if it can, or if
-        Dask will find out by itself that it cannot."""
-        worker = self._worker()
-        task = worker.state.tasks.get(key)
+        """Pin what the task needs. An event if it cannot run, or nobody wants it to
+        any more; None if it can, or if Dask will find out by itself that it cannot."""
+        task = self._worker().state.tasks.get(key)
         if task is None:
             return None
+        pinned: set[Any] = set()
+        # Again, since what was waited for may be another one now.
+        while absent := self._pin_what_is_at_hand(task, pinned, pins):
+            event = await self._read(task, absent, pinned, pins)
+            if event is not None:
+                return event
+            if task.state == "cancelled":
+                return self._reschedule(key)
+        return self._why_missing(task)
+
+    def _pin_what_is_at_hand(
+        self, task: Any, pinned: set[Any], pins: contextlib.ExitStack
+    ) -> list[tuple[Any, Any]]:
+        """What of that which the task needs is not at hand: keys, and their entries."""
         absent = []
         for dependency in task.dependencies:
             entry = self._store.entry(dependency.key)
-            if entry is None:
+            if entry is None or entry in pinned:
                 continue
             if entry.try_acquire() is not None:
                 pins.callback(entry.unpin)
+                pinned.add(entry)
             else:
                 absent.append((dependency.key, entry))
-        if absent:
-            event = await self._read(key, task, absent, pins)
-            if event is not None:
-                return event
-        return self._why_missing(worker, task)
+        return absent
 
     async def _read(
         self,
-        key: Any,
         task: Any,
         absent: list[tuple[Any, Any]],
+        pinned: set[Any],
         pins: contextlib.ExitStack,
     ) -> Any:
+        """Read back what is absent, and pin it. An event if one of them cannot be."""
         start = wall_time()
         await self._store.wait_for_room()
-        readings = {}
+        readings = []
         for dependency, entry in absent:
-            reading = readings[dependency] = self._readers.read(entry)
+            reading = self._readers.read(entry)
             pins.callback(reading.leave)
-        await asyncio.wait([reading.future for reading in readings.values()])
+            readings.append((dependency, entry, reading))
+        await asyncio.wait([reading.future for _, _, reading in readings])
         stop = wall_time()
         if stop - start > SHOWN_S:
             task.startstops.append(
                 {"action": "disk-read", "start": start, "stop": stop}
             )
         event = None
-        for dependency, reading in readings.items():
+        for dependency, entry, reading in readings:
             error = reading.future.exception()
             if error is None:
+                pinned.add(entry)
                 store_metrics.digest(reading.take_metrics())
                 self._show_type(dependency)
                 self._store.just_read.add(dependency)
                 pins.callback(self._store.just_read.discard, dependency)
                 self._store.came(reading.weight)
-            elif event is None:
-                event = self._why_unread(key, dependency, error)
+            elif event is None and self._store.entry(dependency) is entry:
+                event = self._why_unread(task.key, dependency, error)
         return event
 
     def _show_type(self, key: Any) -> None:
@@ -145,20 +160,16 @@ class TaskRunner:
             )
             hook_store.report_lost(self._worker, dependency)
             return self._reschedule(key)
-        if self._store.entry(dependency) is None:
-            return None  # removed meanwhile, which Dask knows how to take
-        if isinstance(error, _native.SpillwayError) and error.status == "CLOSED":
-            return None
         return self._failure(
             key, Undecoded(error).as_error(dependency, "the disk of its worker")
         )
 
-    def _why_missing(self, worker: Any, task: Any) -> Any:
+    def _why_missing(self, task: Any) -> Any:
         """A task whose dependency was lost is begun again. Where one was released the
         task was cancelled, and Dask knows how to take that."""
         if task.state != "executing":
             return None
-        known = worker.state.actors
+        known = self._worker().state.actors
         for dependency in task.dependencies:
             if dependency.key not in self._store and dependency.key not in known:
                 return self._reschedule(task.key)
@@ -170,13 +181,14 @@ class TaskRunner:
         """Write a value that is larger than the target, so that it does not drive all
         others from memory. One that cannot be pickled fails its task, as in Dask."""
         state, target = self._worker().state, self._store.target
-        if not target or event.nbytes < target or event.key in state.actors:
+        if not target or event.nbytes <= target or event.key in state.actors:
             return event
         task = state.tasks[event.key]
-        entry = self._store.prepare(event.key, event.value)
         start = time.perf_counter()
         try:
-            metrics = await self._readers.run(worker_store.spill, entry)
+            entry, metrics = await self._readers.run(
+                self._store.put_spilled, event.key, event.value
+            )
         except _native.SpillwayError as error:
             store_packer.log_failure(repr(event.key), error)
             return event
@@ -184,6 +196,7 @@ class TaskRunner:
             problem = PickleError(event.key)
             problem.__cause__ = error
             return self._failure(event.key, problem)
+        self._store.prepare(event.key, event.value, entry)
         store_metrics.digest(metrics)
         self._store.count_as_told(metrics)
         took = time.perf_counter() - start

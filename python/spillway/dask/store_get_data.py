@@ -211,7 +211,7 @@ class _Request:
                 entry.unpin()
             elif isinstance(outcome, BaseException):
                 self._tell_lost(key, outcome)
-            else:
+            elif outcome is not _GONE:
                 found[key] = outcome
 
     def _tell_lost(self, key: Key, why: BaseException) -> None:
@@ -260,6 +260,10 @@ _ACQUIRED = object()
 """Says that an entry has its value as an object, and is pinned."""
 
 
+_GONE = object()
+"""Says that an entry went before it was unpacked, or its store was closed."""
+
+
 def _in_thread(function: Callable[..., Any], *args: Any) -> asyncio.Future:
     run = contextvars.copy_context().run
     return asyncio.get_running_loop().run_in_executor(_threads, run, function, *args)
@@ -289,7 +293,7 @@ def _let_go_of_done(entries: list[Any], done: asyncio.Future) -> None:
 
 
 def _prepare(entry: Any, preparation: Preparation | None) -> Any:
-    """What is sent, `_ACQUIRED`, or why the value is lost."""
+    """What is sent, `_ACQUIRED`, `_GONE`, or why the value is lost."""
     if preparation is not None:
         try:
             value = preparation.run()
@@ -304,9 +308,11 @@ def _prepare(entry: Any, preparation: Preparation | None) -> Any:
     try:
         entry.acquire()
     except _native.SpillwayError as error:
-        if not entry.forms & LOST:
-            raise
-        return error
+        if entry.forms & LOST:
+            return error
+        if error.status == "CLOSED":
+            return _GONE
+        raise
     return _ACQUIRED
 
 

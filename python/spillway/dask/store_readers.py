@@ -21,6 +21,7 @@ class Reading:
         self.weight = entry.weight
         self._entry = entry
         self._askers = 0
+        self._has_pin = False
         self._metrics: list[Metric] = []
         future.add_done_callback(self._on_read)
 
@@ -31,7 +32,7 @@ class Reading:
     def leave(self) -> None:
         """One less needs it."""
         self._askers -= 1
-        if self._askers == 0 and self.future.done():
+        if self._askers == 0:
             self._let_go()
 
     def take_metrics(self) -> list[Metric]:
@@ -41,12 +42,13 @@ class Reading:
 
     def _on_read(self, future: asyncio.Future) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._metrics = future.result()
+            self._metrics, self._has_pin = future.result(), True
         if self._askers == 0:
             self._let_go()
 
     def _let_go(self) -> None:
-        if not self.future.cancelled() and self.future.exception() is None:
+        if self._has_pin:
+            self._has_pin = False
             self._entry.unpin()
 
 

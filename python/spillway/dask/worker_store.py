@@ -7,6 +7,7 @@ done before (`store_execute.py`).
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -317,20 +318,38 @@ class WorkerStore(MutableMapping):
     # For who knows of the entries
 
     def entry(self, key: Key) -> Any:
-        """The entry of a key, None if it has none."""
-        return self._entries.get(key)
+        """The entry of a key, None if it has none, or the store was closed without the
+        value in memory."""
+        entry = self._entries.get(key)
+        return None if type(entry) is _Gone else entry
 
     def is_lost(self, key: Key) -> bool:
         """Whether its value was on disk, and cannot be read any more."""
         entry = self._entries.get(key)
         return entry is not None and bool(entry.forms & LOST)
 
-    def prepare(self, key: Key, value: Any) -> Any:
-        """Make the entry that `__setitem__` will take for this very value, if it comes
-        before `forget_prepared`."""
-        entry = self._put(key, value)
+    def prepare(self, key: Key, value: Any, entry: Any) -> None:
+        """Have `__setitem__` take an entry that `put_spilled` made of this very value,
+        if it comes before `forget_prepared`."""
         self._prepared[key] = value, entry
-        return entry
+
+    def put_spilled(
+        self, key: Key, value: Any
+    ) -> tuple[Any, list[store_metrics.Metric]]:
+        """Write a value to disk, and wait for it, while the others stay in memory. Its
+        entry, for `prepare`, and what Dask is to meter. Thread: any.
+
+        Raises
+        ------
+        SpillwayError
+            When it could not be written.
+        Exception
+            What its code raises when it cannot be pickled.
+        """
+        put = functools.partial(self._native.put_spilled, *_as_object(key, value))
+        return store_metrics.metered(
+            "disk-write", "compress", put, stored_form.take_bytes
+        )
 
     def forget_prepared(self, key: Key) -> None:
         """It did not come, or has come."""
@@ -365,11 +384,7 @@ class WorkerStore(MutableMapping):
             return self._native.put_packed(
                 repr(key)[:LONGEST_KEY], value.frames, sizeof(value)
             )
-        return self._native.put(
-            repr(key)[:LONGEST_KEY],
-            NOTHING if value is None else value,
-            max(1, int(safe_sizeof(value))),  # 0 would not count as anything
-        )
+        return self._native.put(*_as_object(key, value))
 
     def _take_prepared(self, key: Key, value: Any) -> Any:
         known, entry = self._prepared.get(key, (None, None))
@@ -405,6 +420,12 @@ class _Gone:
         """Nothing is left to be removed."""
 
 
+def _as_object(key: Key, value: Any) -> tuple[str, Any, int]:
+    """What the library is given for a key and a value: both, and the weight."""
+    weight = max(1, int(safe_sizeof(value)))  # 0 would not count as anything
+    return repr(key)[:LONGEST_KEY], NOTHING if value is None else value, weight
+
+
 def acquire(entry: Any) -> tuple[Any, list[store_metrics.Metric]]:
     """The value of an entry, which stays in memory until its `unpin`, and what Dask is
     to meter. Waits for a disk. Thread: any."""
@@ -415,19 +436,3 @@ def acquire(entry: Any) -> tuple[Any, list[store_metrics.Metric]]:
     if not is_on_disk:
         metrics = [metric for metric in metrics if metric[0] != "disk-read"]
     return (None if value is NOTHING else value), metrics
-
-
-def spill(entry: Any) -> list[store_metrics.Metric]:
-    """Write an entry to disk, and wait for it. What Dask is to meter. Thread: any.
-
-    Raises
-    ------
-    SpillwayError
-        When it could not be written, and stays where it is.
-    Exception
-        What its code raises when it cannot be pickled.
-    """
-    _, metrics = store_metrics.metered(
-        "disk-write", "compress", entry.spill, stored_form.take_bytes
-    )
-    return metrics

@@ -7,7 +7,9 @@ both stay. It is being tried out: without `spillway.store.enabled` nothing is do
 
 import asyncio
 import contextlib
+import math
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -26,6 +28,9 @@ it is on disk, and what is waiting to be has no other effect."""
 
 LOOKS = 64
 """So often is looked at the process's memory while what it may have comes in."""
+
+READ_AHEAD_SHARE = 0.1
+"""Of what a worker may have in memory so much may be read before it is needed."""
 
 _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """By worker: what ends its store."""
@@ -55,7 +60,7 @@ async def install(worker: Any) -> None:
 
     store = _make(worker, asyncio.get_running_loop())
     try:
-        runner = TaskRunner(worker, store)
+        runner = TaskRunner(worker, store, _memory_room(worker))
         gather_dep = packed.around(runner.gather_dep)
         handlers = {"gather": packed.around(worker.handlers["gather"])}
         get_data = store_get_data.handler_for(worker, store)
@@ -126,6 +131,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         target=_target_bytes(manager),
         in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
         small=configured_bytes(SMALL_KEY) or 0,
+        read_ahead=int(manager.memory_limit * READ_AHEAD_SHARE),
         codec=codec if codec in ("lz4", "zstd") else "",
         excess=excess,
         high=_spill_bytes(manager) - aim if manager.memory_spill_fraction else None,
@@ -153,6 +159,22 @@ def _aim_bytes(manager: Any) -> int:
 def _spill_bytes(manager: Any) -> int:
     """The process memory above which Dask's monitor spills."""
     return int(manager.memory_limit * manager.memory_spill_fraction)
+
+def _memory_room(worker: Any) -> Callable[[], float]:
+    """How many bytes the process may still take before its monitor spills, or stops
+    tasks; without end where it does neither."""
+    manager, reference = worker.memory_manager, weakref.ref(worker)
+    shares = (manager.memory_spill_fraction, manager.memory_pause_fraction)
+    least = min((share for share in shares if share is not False), default=math.inf)
+
+    def room() -> float:
+        worker = reference()
+        if worker is None:
+            return 0
+        memory = worker.monitor.get_process_memory()
+        return manager.memory_limit * least - memory
+
+    return room
 
 
 def report_lost(reference: Any, key: Any) -> None:

@@ -387,6 +387,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             takes=("func",),
         ),
         Relies("distributed.worker_state_machine:WorkerState", takes=("data",)),
+        _is("distributed.collections:HeapSet.peekn", "(self, n)"),
         Relies(
             "distributed.worker_state_machine:ExecuteSuccessEvent",
             takes=("key", "value", "nbytes"),

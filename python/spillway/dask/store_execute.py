@@ -10,8 +10,10 @@ be written waits.
 import asyncio
 import contextlib
 import logging
+import math
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from distributed.metrics import time as wall_time
@@ -24,6 +26,7 @@ from distributed.worker_state_machine import (
 
 from spillway import _native
 from spillway.dask import hook_store, store_metrics, store_packer
+from spillway.dask.store_read_ahead import ReadAhead
 from spillway.dask.store_readers import Readers
 from spillway.dask.stored_form import NOTHING
 from spillway.dask.undecoded import Undecoded
@@ -37,17 +40,25 @@ SHOWN_S = 0.005
 class TaskRunner:
     """What a worker's `execute` is, with a store."""
 
-    def __init__(self, worker: Any, store: Any) -> None:
+    def __init__(
+        self,
+        worker: Any,
+        store: Any,
+        memory_room: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        """`memory_room`: as `ReadAhead` has it."""
         self._original, self._gather = worker.execute, worker.gather_dep
         self._worker = weakref.ref(worker)
         self._store = store
         self._readers = Readers()
+        self._read_ahead = ReadAhead(worker, store, memory_room)
 
     async def execute(self, key: Any, *, stimulus_id: str) -> Any:
         """As Worker.execute: whatever happens becomes an event."""
         with contextlib.ExitStack() as pins:
             try:
                 event = await self._bring_dependencies(key, pins)
+                self._read_ahead.look()
                 if event is None:
                     event = await self._original(key, stimulus_id=stimulus_id)
                 pins.close()

@@ -47,6 +47,7 @@ class WorkerStore(MutableMapping):
         target: int = 0,
         in_flight: int = 0,
         small: int = 0,
+        read_ahead: int = 0,
         codec: str = "",
         excess: Callable[[], int] = lambda: 0,
         high: int | None = None,
@@ -63,7 +64,7 @@ class WorkerStore(MutableMapping):
             Where values go: a path, and how many bytes may be there (0: any number).
         target
             The weight in memory above which values leave; 0 for never.
-        in_flight, small, codec
+        in_flight, small, read_ahead, codec
             As `_native.Store` has them.
         excess
             By how many bytes the process has more than it should, now.
@@ -92,6 +93,7 @@ class WorkerStore(MutableMapping):
             target=target,
             in_flight=in_flight,
             small=small,
+            read_ahead=read_ahead,
             codec=codec,
         )
         self._entries: dict[Key, Any] = {}
@@ -322,6 +324,10 @@ class WorkerStore(MutableMapping):
         value in memory."""
         entry = self._entries.get(key)
         return None if type(entry) is _Gone else entry
+
+    def reads_ahead(self) -> bool:
+        """Whether an entry could be read ahead, as far as the store is concerned."""
+        return self._native.reads_ahead()
 
     def is_lost(self, key: Key) -> bool:
         """Whether its value was on disk, and cannot be read any more."""

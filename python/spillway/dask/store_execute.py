@@ -145,7 +145,7 @@ class TaskRunner:
                 self._show_type(dependency)
                 self._store.just_read.add(dependency)
                 pins.callback(self._store.just_read.discard, dependency)
-                self._store.came(reading.weight)
+                self._store.came(entry.weight)
             elif event is None and self._store.entry(dependency) is entry:
                 event = self._why_unread(task.key, dependency, error)
         return event

@@ -18,7 +18,6 @@ class Reading:
     def __init__(self, entry: Any, future: asyncio.Future) -> None:
         self.future = future
         """Done when it is read, with an exception if it could not be."""
-        self.weight = entry.weight
         self._entry = entry
         self._askers = 0
         self._has_pin = False

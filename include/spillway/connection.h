@@ -133,6 +133,14 @@ SPW_EXPORT void spw_connection_reap(spw_connection *connection);
 SPW_EXPORT SPW_NODISCARD spw_status spw_connection_receive(spw_connection *connection,
                                                            spw_payload **ret_payload,
                                                            spw_error *error);
+/* Have a sink decide where the values of the message go that is received next, of that
+ * one alone: those that it takes to disk come as ranges of files, with the value's
+ * header in memory before them. Large bodies wait with the sink's disk, and so does
+ * their sender. Nothing is asked, and all comes to memory, without completions, and
+ * when a message has begun to arrive already.
+ * Takes: sink. Thread: the owner's. */
+SPW_EXPORT void spw_connection_receive_values(spw_connection *connection,
+                                              spw_value_sink *sink);
 /* Lets the owner decide whether on_readable is worth releasing a lock for.
  * Returns: bytes of the message under way that are still to come, as far as is known; 0
  * between messages. Thread: the owner's. */

@@ -33,4 +33,10 @@ typedef struct spw_sink {
  * ending. Thread: any. */
 SPW_EXPORT spw_sink spw_sink_heap(spw_context *context);
 
+/* Where the values of one message go: see spw_connection_receive_values. */
+typedef struct spw_value_sink spw_value_sink;
+
+/* Takes: a sink that no connection was given (NULL allowed). Thread: any. */
+SPW_EXPORT void spw_value_sink_free(spw_value_sink *sink);
+
 #endif

@@ -1,55 +1,24 @@
 /* The incremental parser: head, table of lengths (and of places, where bodies come by
- * reference), frames.
- * Invariant: in FRAMES, frame < frames, filled < lengths[frame], and frame has a place;
- * in WHOLE, every byte of every frame has been written. Before FRAMES nothing has been
- * reserved for what the message claims: the table grows by what has arrived. */
-#include "framing/message_reader.h"
+ * reference), which are message_reader_tables.c's, and frames.
+ * Invariant: in FRAMES, frame < frames, filled < lengths[frame], or equal while it is
+ * waiting, and frame has a place, which, unless it is waiting, has room: on disk, a
+ * window; in WHOLE, every byte of every frame has been written. Before FRAMES nothing
+ * has been reserved for what the message claims: the table grows by what has arrived.
+ */
+#include "framing/message_reader_state.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/figures.h"
-#include "framing/placement.h"
-#include "framing/wire.h"
-#include "memory/byte_reader.h"
 
 /* A contiguous span is looked for over this many frames: a larger one is simply given
  * out in parts. */
 enum { SPAN_FRAMES = 64 };
 /* A longer table of lengths is not kept from one message to the next. */
 enum { KEPT_LENGTHS = 4096 };
-
-typedef enum reader_state {
-    READING_HEAD,
-    READING_LENGTHS,
-    MESSAGE_HELD, /* all is known of it, and nothing taken for its frames */
-    READING_FRAMES,
-    MESSAGE_WHOLE,
-    STREAM_LOST
-} reader_state;
-
-struct spw__message_reader {
-    spw_context *context; /* borrowed */
-    spw__placement placement;
-    reader_state state;
-    uint8_t head[SPW__WIRE_HEAD_BYTES];
-    size_t head_filled;
-    uint64_t first_segment, frames;
-    /* The tables, one after the other: entries numbers, of which the first frames are
-     * lengths and the others, if there are any, places. */
-    uint64_t *lengths;
-    size_t lengths_capacity;
-    uint64_t entries;
-    uint64_t length_bytes; /* bytes of the tables that have arrived */
-    uint64_t frame, filled;
-    uint64_t missing;         /* bytes of frames still to come */
-    uint64_t hold_from;       /* 0: no message is held */
-    uint64_t references_left; /* frames still to come that are not in the stream */
-    _Atomic bool allows_references;
-};
 
 spw_status spw__message_reader_create(spw_context *context, spw_sink sink,
                                       spw__message_reader **ret_reader,
@@ -101,7 +70,7 @@ static void check(const spw__message_reader *reader)
     if (reader->state == READING_FRAMES) {
         assert(reader->frame < reader->frames);
         assert(reader->frame < spw_payload_count(reader->placement.payload));
-        assert(reader->filled < reader->lengths[reader->frame]);
+        assert(reader->filled + !reader->is_waiting <= reader->lengths[reader->frame]);
         assert(reader->missing >= reader->lengths[reader->frame] - reader->filled);
     }
     if (reader->state == MESSAGE_WHOLE)
@@ -114,117 +83,44 @@ static void check(const spw__message_reader *reader)
 static void lose_stream(spw__message_reader *reader)
 {
     spw__placement_abort(&reader->placement);
+    reader->is_waiting = false;
     reader->state = STREAM_LOST;
-}
-
-/* The places of the frames, or NULL when all of them are in the stream. Only once the
- * tables are there. */
-static const uint64_t *places_of(const spw__message_reader *reader)
-{
-    return reader->entries > reader->frames ? reader->lengths + reader->frames : NULL;
 }
 
 static bool is_in_stream(const spw__message_reader *reader, uint64_t frame)
 {
-    const uint64_t *places = places_of(reader);
+    const uint64_t *places = spw__message_reader_places(reader);
     return places == NULL || places[frame] == SPW__WIRE_IN_STREAM;
 }
 
-/* The head is there: check what it claims before anything is allocated for it. */
-static spw_status begin_lengths(spw__message_reader *reader, spw_error *error)
+static bool is_on_disk(const spw__message_reader *reader)
 {
-    spw__byte_reader head = spw__byte_reader_over(reader->head, sizeof reader->head);
-    uint64_t first_segment = 0, frames = 0;
-    (void)spw__byte_reader_le(&head, 8, &first_segment);
-    (void)spw__byte_reader_le(&head, 8, &frames);
-    uint64_t limit = reader->context->limits.frames_per_message;
-    bool is_referenced =
-        reader->allows_references && (first_segment & SPW__WIRE_REFERENCED) != 0;
-    if (is_referenced)
-        first_segment -= SPW__WIRE_REFERENCED;
-    if (frames == 0)
-        return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
-                              "a message of no frames; is the peer a Dask process?");
-    /* What follows the first number: the frame count and the table, at least. */
-    if (first_segment < 8 || (first_segment - 8) / 8 < frames)
-        return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
-                              "a first segment of %" PRIu64 " bytes cannot hold the "
-                              "lengths of %" PRIu64 " frames; is the peer a Dask "
-                              "process?",
-                              first_segment, frames);
-    if (is_referenced &&
-        ((first_segment - 8) % 16 != 0 || (first_segment - 8) / 16 != frames))
-        return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
-                              "a first segment of %" PRIu64 " bytes is not that of "
-                              "%" PRIu64 " frames by reference",
-                              first_segment, frames);
-    if (frames > limit)
-        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
-                              "a message of %" PRIu64 " frames is over the limit of "
-                              "%" PRIu64 " (frames_per_message), or malformed; is the "
-                              "peer a Dask process?",
-                              frames, limit);
-    reader->entries = is_referenced ? 2 * frames : frames;
-    reader->first_segment = first_segment - 8 - 8 * reader->entries;
-    reader->frames = frames;
-    reader->length_bytes = 0;
-    reader->state = READING_LENGTHS;
-    return SPW_STATUS_OK;
+    return spw__placement_is_on_disk(&reader->placement, reader->frame);
 }
 
-/* The tables are there: what does the second say? An empty frame has nothing that could
- * come from elsewhere, and no memory wraps around the end of the address space. */
-static spw_status check_places(spw__message_reader *reader, spw_error *error)
+/* There is a frame to fill: have room for what comes next of it, or wait for that. */
+static spw_status find_room(spw__message_reader *reader, spw_error *error)
 {
-    const uint64_t *places = places_of(reader);
-    reader->references_left = 0;
-    for (uint64_t i = 0; places != NULL && i < reader->frames; i++) {
-        if (places[i] == SPW__WIRE_IN_STREAM)
-            continue;
-        if (reader->lengths[i] == 0 || places[i] > UINT64_MAX - reader->lengths[i])
-            return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
-                                  "frame %" PRIu64 " of %" PRIu64
-                                  " bytes cannot be at %" PRIu64,
-                                  i, reader->lengths[i], places[i]);
-        reader->references_left++;
-    }
-    return SPW_STATUS_OK;
-}
-
-/* The table is there. The first segment must end between two frames: that is how a
- * sender cuts it, and the cheapest proof that this is the format we think it is. */
-static spw_status check_frames(spw__message_reader *reader, spw_error *error)
-{
-    uint64_t total = 0, limit = reader->context->limits.bytes_per_message;
-    bool is_cut_between = reader->first_segment == 0;
-    for (uint64_t i = 0; i < reader->frames; i++) {
-        if (reader->lengths[i] > limit - total)
-            return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
-                                  "a message is over the limit of %" PRIu64
-                                  " bytes (bytes_per_message), or malformed",
-                                  limit);
-        total += reader->lengths[i];
-        is_cut_between = is_cut_between || total == reader->first_segment;
-    }
-    if (!is_cut_between)
-        return spw__error_set(error, SPW_STATUS_PROTOCOL, 0,
-                              "the first segment ends inside a frame; is the peer a "
-                              "Dask process?");
-    spw_status status = check_places(reader, error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    reader->missing = total;
-    reader->state = MESSAGE_HELD;
-    return SPW_STATUS_OK;
+    reader->window_size = 0;
+    if (!is_on_disk(reader))
+        return SPW_STATUS_OK;
+    spw_status status = spw__placement_window(&reader->placement, &reader->window,
+                                              &reader->window_size, error);
+    reader->is_waiting = status == SPW_STATUS_AGAIN;
+    return reader->is_waiting ? SPW_STATUS_OK : status;
 }
 
 /* Step over the frames that are full; afterwards there is one to fill, or the message
- * is whole. */
+ * is whole, or waits for its sink. */
 static spw_status finish_frames(spw__message_reader *reader, spw_error *error)
 {
+    reader->window_size = 0;
     while (reader->filled == reader->lengths[reader->frame]) {
         spw_status status =
             spw__placement_frame_read(&reader->placement, reader->frame, error);
+        reader->is_waiting = status == SPW_STATUS_AGAIN;
+        if (reader->is_waiting)
+            return SPW_STATUS_OK;
         if (status != SPW_STATUS_OK)
             return status;
         if (!is_in_stream(reader, reader->frame))
@@ -239,7 +135,19 @@ static spw_status finish_frames(spw__message_reader *reader, spw_error *error)
         if (status != SPW_STATUS_OK)
             return status;
     }
-    return SPW_STATUS_OK;
+    return find_room(reader, error);
+}
+
+/* size bytes of the frame are where they go. */
+static spw_status took(spw__message_reader *reader, size_t size, spw_error *error)
+{
+    if (reader->window_size > 0)
+        spw__placement_wrote(&reader->placement, size);
+    reader->filled += size;
+    reader->missing -= size;
+    if (reader->filled == reader->lengths[reader->frame])
+        return finish_frames(reader, error);
+    return reader->window_size > 0 ? find_room(reader, error) : SPW_STATUS_OK;
 }
 
 spw_status spw__message_reader_go_on(spw__message_reader *reader, spw_error *error)
@@ -261,58 +169,26 @@ spw_status spw__message_reader_go_on(spw__message_reader *reader, spw_error *err
 
 static char *frame_data(const spw__message_reader *reader)
 {
+    if (reader->window_size > 0)
+        return reader->window;
     const spw_slice *slices = spw_payload_slices(reader->placement.payload);
     return (char *)spw_slice_data(&slices[reader->frame]) + reader->filled;
 }
 
-static size_t feed_head(spw__message_reader *reader, const uint8_t *data, size_t size,
-                        spw_status *ret_status, spw_error *error)
+/* What of the frame that is to be filled has room there. */
+static uint64_t frame_room(const spw__message_reader *reader)
 {
-    size_t wanted = sizeof reader->head - reader->head_filled;
-    size_t taken = size < wanted ? size : wanted;
-    memcpy(reader->head + reader->head_filled, data, taken);
-    reader->head_filled += taken;
-    if (taken == wanted)
-        *ret_status = begin_lengths(reader, error);
-    return taken;
-}
-
-static size_t feed_lengths(spw__message_reader *reader, const uint8_t *data,
-                           size_t size, spw_status *ret_status, spw_error *error)
-{
-    uint64_t wanted = 8 * reader->entries - reader->length_bytes;
-    size_t taken = size < wanted ? size : (size_t)wanted;
-    size_t lengths = (size_t)((reader->length_bytes + taken + 7) / 8);
-    *ret_status =
-        spw__grow(reader->context, &reader->lengths, &reader->lengths_capacity, lengths,
-                  sizeof(uint64_t), error);
-    if (*ret_status != SPW_STATUS_OK)
-        return 0;
-    memcpy((char *)reader->lengths + reader->length_bytes, data, taken);
-    reader->length_bytes += taken;
-    if (taken < wanted)
-        return taken;
-    for (uint64_t i = 0; i < reader->entries; i++) {
-        spw__byte_reader number = spw__byte_reader_over(&reader->lengths[i], 8);
-        (void)spw__byte_reader_le(&number, 8, &reader->lengths[i]);
-    }
-    *ret_status = check_frames(reader, error);
-    bool is_held = reader->hold_from > 0 && reader->missing >= reader->hold_from;
-    if (*ret_status == SPW_STATUS_OK && !is_held)
-        *ret_status = spw__message_reader_go_on(reader, error);
-    return taken;
+    return reader->window_size > 0 ? reader->window_size
+                                   : reader->lengths[reader->frame] - reader->filled;
 }
 
 static size_t feed_frame(spw__message_reader *reader, const uint8_t *data, size_t size,
                          spw_status *ret_status, spw_error *error)
 {
-    uint64_t wanted = reader->lengths[reader->frame] - reader->filled;
+    uint64_t wanted = frame_room(reader);
     size_t taken = size < wanted ? size : (size_t)wanted;
     memcpy(frame_data(reader), data, taken);
-    reader->filled += taken;
-    reader->missing -= taken;
-    if (taken == wanted)
-        *ret_status = finish_frames(reader, error);
+    *ret_status = took(reader, taken, error);
     return taken;
 }
 
@@ -326,12 +202,13 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
         return spw__error_set(error, SPW_STATUS_CLOSED, 0,
                               "the stream was lost by an earlier error");
     while (status == SPW_STATUS_OK && size > 0 && reader->state != MESSAGE_WHOLE &&
-           reader->state != MESSAGE_HELD && !spw__message_reader_is_remote(reader)) {
+           reader->state != MESSAGE_HELD && !reader->is_waiting &&
+           !spw__message_reader_is_remote(reader)) {
         size_t taken = 0;
         if (reader->state == READING_HEAD)
-            taken = feed_head(reader, next, size, &status, error);
+            taken = spw__message_reader_feed_head(reader, next, size, &status, error);
         else if (reader->state == READING_LENGTHS)
-            taken = feed_lengths(reader, next, size, &status, error);
+            taken = spw__message_reader_feed_tables(reader, next, size, &status, error);
         else
             taken = feed_frame(reader, next, size, &status, error);
         next += taken;
@@ -349,8 +226,13 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
 void *spw__message_reader_direct(spw__message_reader *reader, size_t *ret_size)
 {
     *ret_size = 0;
-    if (reader->state != READING_FRAMES || !is_in_stream(reader, reader->frame))
+    if (reader->state != READING_FRAMES || reader->is_waiting ||
+        !is_in_stream(reader, reader->frame))
         return NULL;
+    if (reader->window_size > 0) {
+        *ret_size = reader->window_size;
+        return reader->window;
+    }
     const spw_slice *slices = spw_payload_slices(reader->placement.payload);
     uint64_t placed = spw_payload_count(reader->placement.payload);
     const spw_slice *last = &slices[reader->frame];
@@ -371,12 +253,11 @@ static spw_status advance(spw__message_reader *reader, size_t size, spw_error *e
     check(reader);
     while (size > 0) {
         assert(reader->state == READING_FRAMES);
+        assert(!reader->is_waiting);
         uint64_t wanted = reader->lengths[reader->frame] - reader->filled;
         size_t step = size < wanted ? size : (size_t)wanted;
-        reader->filled += step;
-        reader->missing -= step;
         size -= step;
-        spw_status status = finish_frames(reader, error);
+        spw_status status = took(reader, step, error);
         if (status != SPW_STATUS_OK) {
             lose_stream(reader);
             return status;
@@ -393,9 +274,16 @@ spw_status spw__message_reader_advance(spw__message_reader *reader, size_t size,
     return advance(reader, size, error);
 }
 
+bool spw__message_reader_is_windowed(const spw__message_reader *reader)
+{
+    return reader->window_size > 0 &&
+           reader->window_size < reader->lengths[reader->frame] - reader->filled;
+}
+
 bool spw__message_reader_is_remote(const spw__message_reader *reader)
 {
-    return reader->state == READING_FRAMES && !is_in_stream(reader, reader->frame);
+    return reader->state == READING_FRAMES && !reader->is_waiting &&
+           !is_in_stream(reader, reader->frame);
 }
 
 bool spw__message_reader_remote(const spw__message_reader *reader,
@@ -403,10 +291,11 @@ bool spw__message_reader_remote(const spw__message_reader *reader,
 {
     if (!spw__message_reader_is_remote(reader))
         return false;
-    uint64_t place = places_of(reader)[reader->frame];
+    uint64_t place = spw__message_reader_places(reader)[reader->frame];
     *ret_range = (spw__remote_range){
         .to = frame_data(reader),
         .size = reader->lengths[reader->frame] - reader->filled,
+        .room = frame_room(reader),
         .address = place == SPW__WIRE_BY_DESCRIPTOR ? 0 : place + reader->filled,
         .filled = reader->filled,
         .is_last = reader->references_left == 1,
@@ -420,7 +309,7 @@ spw_status spw__message_reader_advance_remote(spw__message_reader *reader, size_
                                               spw_error *error)
 {
     assert(spw__message_reader_is_remote(reader));
-    assert(size <= reader->lengths[reader->frame] - reader->filled);
+    assert(size <= frame_room(reader));
     return advance(reader, size, error);
 }
 
@@ -430,6 +319,34 @@ spw_status spw__message_reader_adopt(spw__message_reader *reader, spw_buffer *bu
     assert(spw__message_reader_is_remote(reader) && reader->filled == 0);
     spw__placement_replace(&reader->placement, reader->frame, buffer);
     return advance(reader, (size_t)reader->lengths[reader->frame], error);
+}
+
+void spw__message_reader_ask(spw__message_reader *reader, spw_value_sink *values)
+{
+    if (reader->state == READING_FRAMES || reader->state == MESSAGE_WHOLE)
+        spw_value_sink_free(values);
+    else
+        spw__placement_ask(&reader->placement, values);
+}
+
+bool spw__message_reader_is_asking(const spw__message_reader *reader)
+{
+    return reader->placement.values != NULL;
+}
+
+bool spw__message_reader_is_waiting(const spw__message_reader *reader)
+{
+    return reader->is_waiting;
+}
+
+spw_status spw__message_reader_look_again(spw__message_reader *reader, spw_error *error)
+{
+    assert(reader->state == READING_FRAMES && reader->is_waiting);
+    reader->is_waiting = false;
+    spw_status status = finish_frames(reader, error);
+    if (status != SPW_STATUS_OK)
+        lose_stream(reader);
+    return status;
 }
 
 void spw__message_reader_hold_from(spw__message_reader *reader, uint64_t bytes)

@@ -5,13 +5,14 @@
  * into direct() and say so by advance(). When is_whole(), take() the payload; the next
  * feed() begins the next message. Where references are allowed, a body may come by
  * another way than the stream: feed() then stops at it, and it is filled by remote()
- * and advance_remote(), or by adopt(). After any error the stream is lost, the message
- * under way is aborted at once, and every further feed() fails: free the reader and
- * close the connection. One thread at a time. */
+ * and advance_remote(), or by adopt(). Where a sink decides where values go, it may
+ * have to be waited for: the reader then takes nothing, until look_again(). After any
+ * error the stream is lost, the message under way is aborted at once, and every further
+ * feed() fails: free the reader and close the connection. One thread at a time. */
 #ifndef SPW_FRAMING_MESSAGE_READER_H
 #define SPW_FRAMING_MESSAGE_READER_H
 
-#include "spillway/sink.h"
+#include "memory/value_sink.h"
 
 typedef struct spw__message_reader spw__message_reader;
 
@@ -36,10 +37,23 @@ bool spw__message_reader_is_held(const spw__message_reader *reader);
 /* Only when it is held. Errors: as feed. */
 spw_status spw__message_reader_go_on(spw__message_reader *reader, spw_error *error);
 
-/* Parse at most size bytes and stop when a message is whole or held, or at a body that
- * does not come in the stream.
+/* Ask a sink where the values of the next message go, or of one of which no frame has
+ * come yet, and of no other. Takes: values (NULL: nobody is asked), which is freed with
+ * the message, or at once in the middle of one. */
+void spw__message_reader_ask(spw__message_reader *reader, spw_value_sink *values);
+/* Whether one is asked. */
+bool spw__message_reader_is_asking(const spw__message_reader *reader);
+/* Whether it waits for that sink, which will wake who it was told to. */
+bool spw__message_reader_is_waiting(const spw__message_reader *reader);
+/* Only when it is waiting: go on if the sink does; it may be waiting afterwards.
+ * Errors: as feed. */
+spw_status spw__message_reader_look_again(spw__message_reader *reader,
+                                          spw_error *error);
+
+/* Parse at most size bytes and stop when a message is whole or held, or waits for its
+ * sink, or at a body that does not come in the stream.
  * Returns: how many bytes were consumed (all of them unless it stopped).
- * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, what the sink answers, and CLOSED after
+ * Errors: PROTOCOL, LIMIT_EXCEEDED, NO_MEMORY, what the sinks answer, and CLOSED after
  * an earlier error. */
 spw_status spw__message_reader_feed(spw__message_reader *reader, const void *data,
                                     size_t size, size_t *ret_consumed,
@@ -48,6 +62,8 @@ spw_status spw__message_reader_feed(spw__message_reader *reader, const void *dat
 /* Where the next bytes of a body go, if the reader is inside one.
  * Returns: the place and its size; size 0 when the next bytes must be fed. */
 void *spw__message_reader_direct(spw__message_reader *reader, size_t *ret_size);
+/* Whether what follows is of the same body, and goes where direct does not tell yet. */
+bool spw__message_reader_is_windowed(const spw__message_reader *reader);
 /* size bytes (<= what direct gave) have been written there. Errors: as feed. */
 spw_status spw__message_reader_advance(spw__message_reader *reader, size_t size,
                                        spw_error *error);
@@ -56,6 +72,7 @@ spw_status spw__message_reader_advance(spw__message_reader *reader, size_t size,
 typedef struct spw__remote_range {
     void *to;
     uint64_t size;    /* the rest of the frame (> 0) */
+    uint64_t room;    /* what to has of that now, at least SPW__WINDOW_LEAST or all */
     uint64_t address; /* of it in the sender's memory; 0: the sender passes it */
     uint64_t filled;  /* bytes of the frame that are there already */
     bool is_last;     /* no later frame of the message is such a body */
@@ -66,7 +83,8 @@ typedef struct spw__remote_range {
 bool spw__message_reader_is_remote(const spw__message_reader *reader);
 bool spw__message_reader_remote(const spw__message_reader *reader,
                                 spw__remote_range *ret_range);
-/* size bytes (<= what remote gave) have been written there. Errors: as feed. */
+/* size bytes (<= the room that remote gave) have been written there. Errors: as feed.
+ */
 spw_status spw__message_reader_advance_remote(spw__message_reader *reader, size_t size,
                                               spw_error *error);
 /* The body is that buffer, as large as the frame: in place of the region that was

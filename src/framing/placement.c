@@ -41,6 +41,7 @@ spw_status spw__placement_begin(spw__placement *placement, const uint64_t *lengt
     placement->shared_used = placement->shared_size = 0;
     placement->small_alone = 0;
     placement->next_header = 1;
+    placement->disk_first = placement->disk_end = 0;
     return SPW_STATUS_OK;
 }
 
@@ -143,6 +144,14 @@ static spw_status append_shards(spw__placement *placement, uint64_t frame,
     return SPW_STATUS_OK;
 }
 
+/* What has a region to itself holds the place that its value has. What shares one does
+ * not, but most of a large value has its own. */
+static void hold_place(const spw__placement *placement, spw_buffer *buffer)
+{
+    if (placement->place != NULL)
+        spw__buffer_hold(buffer, spw__place_ref(placement->place));
+}
+
 /* Place count frames from frame on as the shards of one buffer of a value. */
 static spw_status place_buffer(spw__placement *placement, uint64_t frame,
                                uint64_t count, spw_error *error)
@@ -161,6 +170,8 @@ static spw_status place_buffer(spw__placement *placement, uint64_t frame,
         return status;
     if (is_small && is_alone)
         placement->small_alone++;
+    if (is_alone)
+        hold_place(placement, buffer);
     return append_shards(placement, frame, count, buffer, offset, error);
 }
 
@@ -172,14 +183,18 @@ spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
     uint64_t size = placement->lengths[frame];
     spw_buffer *buffer;
     uint64_t offset;
+    bool is_small = size < SMALL_BELOW_BYTES;
     spw_status status =
-        size < SMALL_BELOW_BYTES
-            ? take_shared(placement, frame, size, &buffer, &offset, error)
-            : reserve(placement, size, &buffer, &offset, error);
+        is_small ? take_shared(placement, frame, size, &buffer, &offset, error)
+                 : reserve(placement, size, &buffer, &offset, error);
     if (status != SPW_STATUS_OK)
         return status;
+    if (!is_small)
+        hold_place(placement, buffer);
     return append_shards(placement, frame, 1, buffer, offset, error);
 }
+
+/* ----- values ----- */
 
 static bool any_compressed(const spw__sub_header *header, uint64_t first,
                            uint64_t count)
@@ -192,8 +207,8 @@ static bool any_compressed(const spw__sub_header *header, uint64_t first,
 
 /* Place the sub-frames of a value whose shards are known. Compressed shards do not
  * become one buffer by lying side by side, so each is placed by itself. */
-static spw_status place_value(spw__placement *placement, uint64_t frame,
-                              spw_error *error)
+static spw_status place_buffers(spw__placement *placement, uint64_t frame,
+                                spw_error *error)
 {
     const spw__sub_header *header = &placement->header;
     uint64_t sub_frame = 0;
@@ -212,9 +227,85 @@ static spw_status place_value(spw__placement *placement, uint64_t frame,
     return SPW_STATUS_OK;
 }
 
+/* Where nothing is known of shards, frames are placed as they come, but for those that
+ * have a place. */
+static spw_status place_in_memory(spw__placement *placement, uint64_t frame,
+                                  spw_error *error)
+{
+    if (placement->header.has_buffers)
+        return place_buffers(placement, frame, error);
+    spw_status status = SPW_STATUS_OK;
+    uint64_t end =
+        placement->place != NULL ? frame + placement->header.sub_frames : frame;
+    for (; frame < end && status == SPW_STATUS_OK; frame++)
+        status = spw__placement_place(placement, frame, error);
+    return status;
+}
+
+/* Let the sub-frames of a value be ranges of a file. */
+static spw_status place_on_disk(spw__placement *placement, uint64_t frame,
+                                const spw__value_room *room, spw_error *error)
+{
+    uint64_t count = placement->header.sub_frames;
+    for (uint64_t i = 0; i < count; i++) {
+        spw_slice slice = room->slices[i];
+        slice.file = spw_file_ref(room->file);
+        spw_status status = spw_payload_append(placement->payload, &slice, error);
+        if (status != SPW_STATUS_OK) {
+            spw_file_unref(slice.file);
+            return status;
+        }
+    }
+    placement->disk_first = frame;
+    placement->disk_end = frame + count;
+    placement->disk_slices = room->slices;
+    return SPW_STATUS_OK;
+}
+
+/* Place the value whose header is frame. */
+static spw_status place_value(spw__placement *placement, uint64_t frame,
+                              spw_error *error)
+{
+    spw__value_room room = {0};
+    spw_value_sink *values = placement->values;
+    spw_status status = SPW_STATUS_OK;
+    if (values != NULL && placement->header.sub_frames > 0)
+        status = values->ops->begin(
+            values, &spw_payload_slices(placement->payload)[frame],
+            placement->lengths + frame + 1, placement->header.sub_frames, &room, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    placement->place = room.place;
+    status = room.file != NULL ? place_on_disk(placement, frame + 1, &room, error)
+                               : place_in_memory(placement, frame + 1, error);
+    placement->place = NULL;
+    spw__place_unref(room.place);
+    spw_file_unref(room.file);
+    return status;
+}
+
+/* The last frame of the value on disk has been read. */
+static spw_status finish_on_disk(spw__placement *placement, spw_error *error)
+{
+    spw_value_sink *values = placement->values;
+    spw_status status = values->ops->finish(values, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_slice *slices = spw__payload_slices(placement->payload);
+    for (uint64_t i = placement->disk_first; i < placement->disk_end; i++) {
+        const spw_slice *written = &placement->disk_slices[i - placement->disk_first];
+        slices[i].flags = written->flags;
+        slices[i].checksum = written->checksum;
+    }
+    placement->disk_first = placement->disk_end;
+    return SPW_STATUS_OK;
+}
+
 spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
                                      spw_error *error)
 {
+    if (frame + 1 == placement->disk_end && placement->disk_first < placement->disk_end)
+        return finish_on_disk(placement, error);
     if (frame != placement->next_header)
         return SPW_STATUS_OK;
     const spw_slice *slice = &spw_payload_slices(placement->payload)[frame];
@@ -230,16 +321,45 @@ spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
         placement->next_header = NO_FRAME;
         return SPW_STATUS_OK;
     }
-    placement->next_header = frame + 1 + placement->header.sub_frames;
-    if (!placement->header.has_buffers)
-        return SPW_STATUS_OK;
-    return place_value(placement, frame + 1, error);
+    status = place_value(placement, frame, error);
+    if (status == SPW_STATUS_OK)
+        placement->next_header = frame + 1 + placement->header.sub_frames;
+    return status;
 }
+
+/* ----- on disk ----- */
+
+void spw__placement_ask(spw__placement *placement, spw_value_sink *values)
+{
+    spw_value_sink_free(placement->values);
+    placement->values = values;
+}
+
+bool spw__placement_is_on_disk(const spw__placement *placement, uint64_t frame)
+{
+    return spw_payload_slices(placement->payload)[frame].kind == SPW_MEMORY_FILE;
+}
+
+spw_status spw__placement_window(spw__placement *placement, void **ret_data,
+                                 size_t *ret_size, spw_error *error)
+{
+    spw_value_sink *values = placement->values;
+    return values->ops->window(values, ret_data, ret_size, error);
+}
+
+void spw__placement_wrote(spw__placement *placement, size_t size)
+{
+    placement->values->ops->wrote(placement->values, size);
+}
+
+/* ----- regions ----- */
 
 bool spw__placement_is_alone(const spw__placement *placement, uint64_t frame)
 {
     const spw_slice *slices = spw_payload_slices(placement->payload);
     const spw_buffer *buffer = slices[frame].buffer;
+    if (slices[frame].kind != SPW_MEMORY_HOST)
+        return false;
     /* Frames of one region lie side by side, unless it is the one for small frames. */
     bool follows = frame > 0 && slices[frame - 1].buffer == buffer;
     bool is_followed = frame + 1 < spw_payload_count(placement->payload) &&
@@ -257,6 +377,9 @@ void spw__placement_replace(spw__placement *placement, uint64_t frame,
         i++;
     spw_slice region = placement->regions[i];
     placement->regions[i] = placement->regions[--placement->region_count];
+    spw__place *place = spw__buffer_place(region.buffer);
+    if (place != NULL)
+        spw__buffer_hold(buffer, spw__place_ref(place));
     spw__payload_replace(placement->payload, (size_t)frame, buffer);
     placement->sink.ops->abort(placement->sink.self, &region);
     spw_buffer_unref(region.buffer);
@@ -287,6 +410,7 @@ spw_payload *spw__placement_commit(spw__placement *placement)
 {
     spw_payload *payload = placement->payload;
     placement->payload = NULL;
+    spw__placement_ask(placement, NULL);
     drop_regions(placement, placement->sink.ops->commit);
     const spw__sub_header *header = &placement->header;
     if (placement->region_capacity > KEPT_ENTRIES ||
@@ -298,6 +422,7 @@ spw_payload *spw__placement_commit(spw__placement *placement)
 
 void spw__placement_abort(spw__placement *placement)
 {
+    spw__placement_ask(placement, NULL);
     spw_payload_free(placement->payload);
     placement->payload = NULL;
     drop_regions(placement, placement->sink.ops->abort);

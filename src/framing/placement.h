@@ -5,7 +5,7 @@
 #define SPW_FRAMING_PLACEMENT_H
 
 #include "framing/sub_header.h"
-#include "spillway/sink.h"
+#include "memory/value_sink.h"
 
 typedef struct spw__placement {
     spw_context *context; /* borrowed */
@@ -25,6 +25,13 @@ typedef struct spw__placement {
      * when the chain does not parse and the rest is placed plainly. */
     uint64_t next_header;
     spw__sub_header header; /* scratch */
+    /* Of the message under way, or of the next; NULL: values go to memory. */
+    spw_value_sink *values;
+    spw__place *place; /* of the value that is being placed; NULL: none */
+    /* The value that is going to disk: its first frame, and the one behind its last.
+     * Equal: none is. */
+    uint64_t disk_first, disk_end;
+    const spw_slice *disk_slices; /* borrowed from its file */
 } spw__placement;
 
 /* Begin a message of frames lengths. Borrows: lengths until the message ends.
@@ -35,10 +42,20 @@ spw_status spw__placement_begin(spw__placement *placement, const uint64_t *lengt
  * Errors: NO_MEMORY, LIMIT_EXCEEDED, what the sink answers. */
 spw_status spw__placement_place(spw__placement *placement, uint64_t frame,
                                 spw_error *error);
+/* Ask a sink where the values of this message go, or of the next; a sink that there was
+ * is freed. It is freed with the message. Takes: values. */
+void spw__placement_ask(spw__placement *placement, spw_value_sink *values);
 /* frame has been read. If it is a sub-header, place what it announces.
- * Errors: as place. */
+ * Errors: as place, and AGAIN: the sink has to be waited for, and then asked again by
+ * the same call. */
 spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
                                      spw_error *error);
+/* Whether frame, which has a place, goes to disk: through the window, which is of the
+ * first such frame that is not full. Errors: those of spw__value_sink_ops. */
+bool spw__placement_is_on_disk(const spw__placement *placement, uint64_t frame);
+spw_status spw__placement_window(spw__placement *placement, void **ret_data,
+                                 size_t *ret_size, spw_error *error);
+void spw__placement_wrote(spw__placement *placement, size_t size);
 /* Whether frame, which has a place, has a region to itself. */
 bool spw__placement_is_alone(const spw__placement *placement, uint64_t frame);
 /* Let frame, which is alone, be buffer, and give up its region. Takes: buffer, of the

@@ -4,10 +4,12 @@
  * otherwise the memory is the caller's and nothing is charged. */
 #include "spillway/buffer.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "memory/place.h"
 #include "memory/region_pool.h"
 
 struct spw_buffer {
@@ -18,6 +20,7 @@ struct spw_buffer {
     spw__region region;
     spw_release_fn release;
     void *user;
+    spw__place *place; /* one reference; NULL: none */
     spw_charge charge; /* by the thread that owns the buffer while it is filled */
     bool is_writeable;
 };
@@ -96,6 +99,7 @@ void spw_buffer_unref(spw_buffer *buffer)
         buffer->release(buffer->user);
     else
         spw__region_release(context, &buffer->region, buffer->charge);
+    spw__place_unref(buffer->place); /* there is room again */
     spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
     spw_context_unref(context);
 }
@@ -122,4 +126,15 @@ void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge)
     spw_budget_move(spw_context_budget(buffer->context), buffer->charge, charge,
                     buffer->size);
     buffer->charge = charge;
+}
+
+void spw__buffer_hold(spw_buffer *buffer, spw__place *place)
+{
+    assert(buffer->place == NULL);
+    buffer->place = place;
+}
+
+spw__place *spw__buffer_place(const spw_buffer *buffer)
+{
+    return buffer->place;
 }

@@ -1,4 +1,6 @@
-/* Files that slices are ranges of. Nothing is read here: whoever moves a range does. */
+/* Files that slices are ranges of. Nothing is read here: whoever moves a range does.
+ * Invariant: the descriptor is a file's own, to be closed with it, unless it has the
+ * one of whole, which holds it open. */
 #include "spillway/file.h"
 
 #include <errno.h>
@@ -6,12 +8,15 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "memory/place.h"
 #include "platform/regular_file.h"
 
 struct spw_file {
     _Atomic size_t references;
     spw_context *context; /* one reference */
     int descriptor;
+    spw_file *whole;   /* one reference; NULL: the descriptor is its own */
+    spw__place *place; /* one reference; NULL: none */
 };
 
 spw_status spw_file_adopt(spw_context *context, int descriptor, spw_file **ret_file,
@@ -47,7 +52,11 @@ void spw_file_unref(spw_file *file)
         atomic_fetch_sub_explicit(&file->references, 1, memory_order_acq_rel) != 1)
         return;
     spw_context *context = file->context;
-    spw__regular_file_close(file->descriptor);
+    if (file->whole != NULL)
+        spw_file_unref(file->whole);
+    else
+        spw__regular_file_close(file->descriptor);
+    spw__place_unref(file->place);
     spw__release(context, file, sizeof *file, _Alignof(spw_file));
     spw_context_unref(context);
 }
@@ -55,4 +64,24 @@ void spw_file_unref(spw_file *file)
 int spw_file_descriptor(const spw_file *file)
 {
     return file->descriptor;
+}
+
+spw_status spw__file_share(spw_file *file, spw__place *place, spw_file **ret_file,
+                           spw_error *error)
+{
+    spw_file *shared = spw__allocate(file->context, sizeof *shared, _Alignof(spw_file));
+    if (shared == NULL)
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0, "no memory for a file");
+    *shared = (spw_file){.references = 1,
+                         .context = spw_context_ref(file->context),
+                         .descriptor = file->descriptor,
+                         .whole = spw_file_ref(file),
+                         .place = place};
+    *ret_file = shared;
+    return SPW_STATUS_OK;
+}
+
+spw__place *spw__file_place(const spw_file *file)
+{
+    return file->place;
 }

@@ -116,6 +116,11 @@ void spw__payload_replace(spw_payload *payload, size_t index, spw_buffer *buffer
     slice->offset = 0;
 }
 
+spw_slice *spw__payload_slices(spw_payload *payload)
+{
+    return payload->slices;
+}
+
 spw_context *spw__payload_context(const spw_payload *payload)
 {
     return payload->context;

@@ -1,9 +1,11 @@
-/* The heap sink: a buffer of its own for every body. */
+/* The heap sink: a buffer of its own for every body. And the end of value sinks, which
+ * others make. */
 #include "spillway/sink.h"
 
 #include <stdint.h>
 
 #include "context/error.h"
+#include "memory/value_sink.h"
 
 static spw_status heap_reserve(void *self, uint64_t size, spw_slice *ret_slice,
                                spw_error *error)
@@ -43,4 +45,10 @@ spw_sink spw_sink_heap(spw_context *context)
 {
     static const spw_sink_ops OPS = {heap_reserve, heap_commit, heap_abort};
     return (spw_sink){.ops = &OPS, .self = context};
+}
+
+void spw_value_sink_free(spw_value_sink *sink)
+{
+    if (sink != NULL)
+        sink->ops->free(sink);
 }

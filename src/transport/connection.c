@@ -169,7 +169,7 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
     connection->is_wanted = false;
     spw__stream_tcp_shutdown(&connection->stream);
     spw__send_queue_abandon(&connection->queue);
-    if (connection->ahead.start == connection->ahead.end)
+    if (!spw__connection_forget_sink(connection))
         spw__connection_stop_reading(connection);
 }
 

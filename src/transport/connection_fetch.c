@@ -155,7 +155,8 @@ spw__step_answer spw__connection_receive_next(const spw_connection *connection)
     const spw__connection_host *host = connection->host;
     bool is_remote = spw__connection_is_remote(connection);
     bool is_by_stream = connection->receiving.watch == &connection->watch;
-    if (is_by_stream && spw__connection_is_held(connection))
+    if (spw__connection_is_stalled(connection) ||
+        (is_by_stream && spw__connection_is_held(connection)))
         return SPW__STEP_PARK;
     if (is_by_stream)
         return is_remote ? SPW__STEP_DONE : SPW__STEP_READ;

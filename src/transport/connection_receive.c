@@ -107,9 +107,10 @@ static spw_status tell_peer_closed(const spw_connection *connection, spw_error *
 }
 
 /* Where one system call reads to: the body under way, if it is worth it, and then the
- * read-ahead. Returns: how many pieces. */
+ * read-ahead, unless that would be more of a body on its way to disk. Returns: how many
+ * pieces; how many bytes they are, and of those the body's. */
 static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
-                        size_t *ret_given)
+                        size_t *ret_given, size_t *ret_direct)
 {
     size_t count = 0, given = 0, size;
     void *direct = spw__message_reader_direct(connection->reader, &size);
@@ -117,9 +118,12 @@ static size_t plan_read(spw_connection *connection, struct iovec pieces[2],
         given = size < DIRECT_MAX_BYTES ? size : DIRECT_MAX_BYTES;
         pieces[count++] = (struct iovec){direct, given};
     }
+    *ret_given = *ret_direct = given;
+    if (count > 0 && spw__message_reader_is_windowed(connection->reader))
+        return count;
     const read_ahead *ahead = &connection->ahead;
     pieces[count++] = (struct iovec){ahead->data, ahead->capacity};
-    *ret_given = given + ahead->capacity;
+    *ret_given += ahead->capacity;
     return count;
 }
 
@@ -144,8 +148,8 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory to receive from %s", connection->peer_host);
     struct iovec pieces[2];
-    size_t given, received;
-    size_t count = plan_read(connection, pieces, &given);
+    size_t given, direct, received;
+    size_t count = plan_read(connection, pieces, &given, &direct);
     spw_status status =
         spw__stream_tcp_receive(&connection->stream, pieces, count, &received, error);
     connection->is_drained = status != SPW_STATUS_OK || received < given;
@@ -155,7 +159,6 @@ static spw_status read_once(spw_connection *connection, spw_error *error)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_RECEIVED, received);
     spw__connection_tell_moved(connection);
-    size_t direct = given - ahead->capacity;
     if (direct > received)
         direct = received;
     ahead->start = 0;
@@ -178,20 +181,32 @@ void spw__connection_fail_receiving(spw_connection *connection, const spw_error 
     spw__connection_stop_reading(connection);
 }
 
+/* Nothing can be read, nor parsed, until somebody else has done something. */
+static bool has_to_stand(const spw_connection *connection)
+{
+    return spw__connection_is_held(connection) ||
+           spw__connection_is_stalled(connection);
+}
+
 /* What comes after a body that does not come in the stream has to wait for that, and
  * what comes after the head of a message that is held, for that. */
 static bool has_to_parse(const spw_connection *connection)
 {
     return has_read_ahead(connection) && !spw__connection_is_remote(connection) &&
-           !spw__connection_is_held(connection);
+           !has_to_stand(connection);
 }
 
-/* Let the message in that is held, and parse what has come of it. Errors: as parse, and
- * AGAIN when it has to wait. */
+/* Of a message that has to stand: let it in, or see whether its sink goes on, and parse
+ * what has come of it. Errors: as parse, and AGAIN when it has to wait. */
 static spw_status let_in(spw_connection *connection, bool can_wait, spw_error *error)
 {
-    spw_status status = spw__connection_let_in(connection, can_wait, error);
-    if (status == SPW_STATUS_OK && has_to_parse(connection))
+    spw_status status = spw__connection_is_held(connection)
+                            ? spw__connection_let_in(connection, can_wait, error)
+                            : spw__connection_look_again(connection, error);
+    if (status == SPW_STATUS_OK)
+        take_whole(connection);
+    if (status == SPW_STATUS_OK && spw__ready_queue_is_empty(&connection->ready) &&
+        has_to_parse(connection))
         status = parse(connection, error);
     return status;
 }
@@ -233,7 +248,7 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
 {
     uint64_t before = missing(connection);
     while (!has_news(connection)) {
-        if (spw__connection_is_held(connection)) {
+        if (has_to_stand(connection)) {
             spw_status status = let_in(connection, true, error);
             if (status != SPW_STATUS_OK)
                 return status;
@@ -304,6 +319,13 @@ static spw_status go_on_away(spw_connection *connection, spw_error *error)
     if (spw__connection_is_held(connection))
         return spw__connection_go_now(connection) ? SPW_STATUS_AGAIN
                                                   : let_in(connection, false, error);
+    if (spw__connection_is_stalled(connection))
+        return spw__connection_go_now(connection)
+                   ? SPW_STATUS_AGAIN
+                   : spw__error_set(error, SPW_STATUS_IO, 0,
+                                    "no thread can wait for the disk to which a "
+                                    "message of %s goes",
+                                    connection->peer_host);
     if (spw__connection_is_remote(connection))
         status = spw__connection_go_fetch(connection, error);
     else
@@ -348,7 +370,7 @@ spw__step_answer spw__connection_receive_step(spw__task *task)
 static spw_status fetch_here(spw_connection *connection, spw_error *error)
 {
     spw_status status = SPW_STATUS_OK;
-    if (spw__connection_is_held(connection))
+    if (has_to_stand(connection))
         status = let_in(connection, true, error);
     while (status == SPW_STATUS_OK && spw__ready_queue_is_empty(&connection->ready) &&
            spw__connection_is_remote(connection) &&
@@ -373,8 +395,7 @@ spw_status spw_connection_receive(spw_connection *connection, spw_payload **ret_
     /* The last read was filled to the brim: most likely there is more. */
     if (spw__ready_queue_is_empty(ready) && status == SPW_STATUS_OK &&
         connection->phase == CONNECTION_OPEN && !connection->is_drained &&
-        !spw__connection_is_remote(connection) &&
-        !spw__connection_is_held(connection)) {
+        !spw__connection_is_remote(connection) && !has_to_stand(connection)) {
         connection->is_wanted = true;
         status = read_once(connection, &why);
         if (status == SPW_STATUS_OK)

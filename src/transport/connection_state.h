@@ -1,8 +1,9 @@
 /* The inside of a connection, shared by its files: connection.c (birth, end, what can
  * be asked), connection_send.c, connection_receive.c, connection_held.c (messages that
- * wait to be let in), connection_away.c (how each direction goes to a thread and comes
- * home), connection_offload.c (a setting) and, for bodies that do not go by the stream,
- * connection_host.c, which has an inside of its own. */
+ * wait to be let in), connection_values.c (and for a disk), connection_away.c (how each
+ * direction goes to a thread and comes home), connection_offload.c (a setting) and, for
+ * bodies that do not go by the stream, connection_host.c, which has an inside of its
+ * own. */
 #ifndef SPW_TRANSPORT_CONNECTION_STATE_H
 #define SPW_TRANSPORT_CONNECTION_STATE_H
 
@@ -126,6 +127,15 @@ bool spw__connection_is_held(const spw_connection *connection);
  * has to wait; those of spw__message_reader_go_on. */
 spw_status spw__connection_let_in(spw_connection *connection, bool can_wait,
                                   spw_error *error);
+/* It has ended: what would wait for a disk from now on is given up, and nobody is
+ * woken. Returns: whether that leaves something to be parsed. connection_values.c, as
+ * are the next two. */
+bool spw__connection_forget_sink(spw_connection *connection);
+/* Whether it waits for the sink of its values. */
+bool spw__connection_is_stalled(const spw_connection *connection);
+/* Go on with it, if the sink does. Errors: AGAIN when it has to wait; why the message
+ * is lost. */
+spw_status spw__connection_look_again(spw_connection *connection, spw_error *error);
 /* Some of it has come. */
 void spw__connection_tell_moved(const spw_connection *connection);
 /* If it was let in, it is whole or given up. */

@@ -14,7 +14,7 @@ enum {
     SPW__HOST_VERSION = 1,
     /* Of a body in one packet: with its head it stays under what a socket takes with
      * the smallest buffers that a system has by default. */
-    SPW__HOST_BODY_MAX_BYTES = 64 * 1024
+    SPW__HOST_BODY_MAX_BYTES = 64 * 1024 /* no more than SPW__WINDOW_LEAST */
 };
 
 typedef enum spw__host_kind {

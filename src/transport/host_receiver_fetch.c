@@ -18,6 +18,8 @@ static const uint64_t TELL_BYTES = (uint64_t)32 << 20;
 /* A smaller half is read by the time the second thread has woken up, or, on a machine
  * that is busy after all, long before (docs/decisions/0008-same-host.md). */
 static const uint64_t HALF_FROM_BYTES = (uint64_t)4 << 20;
+_Static_assert((int)SPW__HOST_BODY_MAX_BYTES <= (int)SPW__WINDOW_LEAST,
+               "a packet may be larger than what there is room for");
 
 /* Read it, half of it by helper when that is free. Returns: 0, or a negative errno. */
 static int read_with(const spw__host_receiver *receiver, const spw__host_reading *whole,
@@ -198,7 +200,7 @@ static spw_status fetch_packet(spw__host_receiver *receiver,
                                const spw__remote_range *range, spw_error *error)
 {
     uint8_t head[SPW__HOST_HEAD_BYTES] = {0};
-    size_t room = range->size < SPW__HOST_BODY_MAX_BYTES ? (size_t)range->size
+    size_t room = range->room < SPW__HOST_BODY_MAX_BYTES ? (size_t)range->room
                                                          : SPW__HOST_BODY_MAX_BYTES;
     struct iovec pieces[2] = {{head, sizeof head}, {range->to, room}};
     spw__host_packet packet;
@@ -252,7 +254,7 @@ spw_status spw__host_receiver_fetch(spw__host_receiver *receiver,
         return spw__host_receiver_end(receiver, &receiver->reason, error);
     if (!spw__message_reader_remote(reader, &range))
         return SPW_STATUS_OK;
-    size_t size = range.size < limit ? (size_t)range.size : limit;
+    size_t size = range.room < limit ? (size_t)range.room : limit;
     /* Before it waits for what the sender does only once it has heard. */
     spw_status status = spw__host_receiver_say(receiver, &why);
     if (status != SPW_STATUS_OK)

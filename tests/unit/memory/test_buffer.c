@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "counted_context.h"
+#include "memory/place.h"
 #include "testing.h"
 #include "torture.h"
 
@@ -194,9 +195,40 @@ static void buffers_come_and_go(void **state)
     t->status = make_three(t->context, &t->error);
 }
 
+static uint64_t charged_at_release;
+
+static void note_charge(spw__place *place)
+{
+    const counted_context *counted = *(counted_context **)(place + 1);
+    charged_at_release = 1 + counted_context_charged(counted, SPW_CHARGE_HELD);
+}
+
+static void a_place_is_given_up_behind_the_memory(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    struct {
+        spw__place place;
+        counted_context *counted;
+    } held = {{.references = 1, .release = note_charge}, &counted};
+    spw_buffer *buffer;
+    charged_at_release = 0;
+    assert_ok(spw_buffer_create(counted.context, 1000, SPW_CHARGE_HELD, &buffer, NULL));
+    assert_null(spw__buffer_place(buffer));
+    spw__buffer_hold(buffer, &held.place);
+    assert_ptr_equal(spw__buffer_place(buffer), &held.place);
+    spw_buffer_unref(spw_buffer_ref(buffer));
+    assert_int_equal(charged_at_release, 0);
+    spw_buffer_unref(buffer);
+    assert_int_equal(charged_at_release, 1);
+    counted_context_close(&counted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_place_is_given_up_behind_the_memory),
         cmocka_unit_test(our_own_memory_is_aligned_charged_and_writeable),
         cmocka_unit_test(a_charge_moves_with_its_buffer),
         cmocka_unit_test(over_the_budget_nothing_is_allocated),

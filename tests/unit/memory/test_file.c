@@ -7,6 +7,7 @@
 
 #include "file_payloads.h"
 #include "io_fault.h"
+#include "memory/place.h"
 #include "torture.h"
 
 static void the_last_reference_closes(void **state)
@@ -65,14 +66,49 @@ end:
     spw_payload_free(payload);
 }
 
+static unsigned places_released;
+
+static void count_place(spw__place *place)
+{
+    (void)place;
+    places_released++;
+}
+
+static void a_share_keeps_the_file_open_and_holds_its_place(void **state)
+{
+    torture *t = *state;
+    spw__place place = {.references = 1, .release = count_place};
+    spw_file *file = NULL, *share = NULL;
+    int descriptor = file_open();
+    places_released = 0;
+    t->status = spw_file_adopt(t->context, descriptor, &file, &t->error);
+    if (t->status != SPW_STATUS_OK) {
+        assert_int_equal(close(descriptor), 0);
+        return;
+    }
+    assert_null(spw__file_place(file));
+    TRY(spw__file_share(file, &place, &share, &t->error));
+    assert_ptr_equal(spw__file_place(share), &place);
+    assert_int_equal(spw_file_descriptor(share), descriptor);
+    spw_file_unref(file);
+    file = NULL;
+    assert_true(fcntl(descriptor, F_GETFD) >= 0);
+    spw_file_unref(share);
+    assert_int_equal(places_released, 1);
+    assert_true(fcntl(descriptor, F_GETFD) < 0);
+end:
+    spw_file_unref(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(what_is_no_file_is_refused),
         SCENARIO(a_file_system_that_does_not_answer_is_told),
     };
-    const struct CMUnitTest scenarios[] = {SCENARIO(the_last_reference_closes),
-                                           SCENARIO(frames_in_a_file)};
+    const struct CMUnitTest scenarios[] = {
+        SCENARIO(the_last_reference_closes), SCENARIO(frames_in_a_file),
+        SCENARIO(a_share_keeps_the_file_open_and_holds_its_place)};
     return cmocka_run_group_tests(tests, NULL, NULL) +
            cmocka_run_group_tests(scenarios, NULL, NULL) +
            TORTURE_SUITE("file", scenarios);

@@ -12,7 +12,7 @@
 #ifndef SPILLWAY_STORE_H
 #define SPILLWAY_STORE_H
 
-#include "spillway/payload.h"
+#include "spillway/sink.h"
 
 typedef struct spw_store spw_store;
 typedef struct spw_entry spw_entry;
@@ -90,10 +90,14 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_put(spw_store *store, const char *
                                                   uint64_t weight,
                                                   spw_entry **ret_entry,
                                                   spw_error *error);
-/* Put a payload into the store, as it was received: all its slices in memory.
+/* Put a payload into the store, as it was received: all its slices in memory; or, as a
+ * sink of this store took it to disk, its header in memory and the others, all of them
+ * and in order, where they are: it is on disk from then on. Room that was reserved for
+ * it is its own from then on.
  * Takes: payload, on success only. Borrows: key, during the call. Returns: one
  * reference, as spw_store_put. Thread: any; does not block. Errors: NO_MEMORY,
- * INVALID_ARGUMENT (a slice that is not in memory, a key beyond SPW_STORE_KEY_MAX). */
+ * INVALID_ARGUMENT (ranges of files of others, or not all of a value's; a key beyond
+ * SPW_STORE_KEY_MAX), CLOSED (the store, with what had been received to its disk). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_store_put_packed(
     spw_store *store, const char *key, size_t key_size, spw_payload *payload,
     uint64_t weight, spw_entry **ret_entry, spw_error *error);
@@ -106,6 +110,19 @@ enum { SPW_STORE_KEY_MAX = 1 << 20 };
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_store_put_spilled(spw_store *store, const char *key, size_t key_size, void *object,
                       uint64_t weight, spw_entry **ret_entry, spw_error *error);
+/* Make a sink for the values of one message that are to be put into the store. A value
+ * of 1 MiB and more that fits below the target, with all that is in memory, leaving it
+ * or arriving, has room reserved there before it comes; one that does not fit goes
+ * through a window of 1 MiB to disk, as it is, with checksums. Where there is no
+ * target, no directory or no room on disk, and after the disk failed, all comes to
+ * memory; a disk that fails in the middle ends the message with IO. What is not put is
+ * given up with its last slice.
+ * Borrows: nothing: the store may be closed and freed before the sink, and then the
+ * value under way fails with CLOSED. Returns: a sink, for one
+ * spw_connection_receive_values. Thread: any. Errors: NO_MEMORY. */
+SPW_EXPORT SPW_NODISCARD spw_status spw_store_create_sink(spw_store *store,
+                                                          spw_value_sink **ret_sink,
+                                                          spw_error *error);
 
 /* Take an entry out of the store: its forms go, without reading any, once nobody uses
  * them. An entry that was removed stays valid for who has it pinned or reads it.
@@ -231,6 +248,11 @@ typedef struct spw_store_figures {
     /* Of what was read ahead: all, what was used, what was dropped or removed unused.
      */
     uint64_t ahead_bytes, ahead_used_bytes, ahead_dropped_bytes;
+    /* Now: room in memory of what is arriving, or has not been put. */
+    uint64_t arriving_bytes;
+    /* Since the store was made: values that came to disk, of which nothing else counts.
+     */
+    uint64_t received, received_bytes;
 } spw_store_figures;
 
 /* Read all figures as one snapshot.

@@ -7,8 +7,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "memory/payload_slices.h"
-#include "store/store_state.h"
+#include "store/arrival.h"
 
 static size_t entry_bytes(const spw_entry *entry)
 {
@@ -201,13 +200,12 @@ void spw__entry_enter(spw_entry *entry, const spw__forms *forms)
     spw__entry_settle(entry);
 }
 
+/* With the lock. */
 static void enter(spw_entry *entry, const spw__forms *forms)
 {
     spw_store *store = entry->store;
-    spw__store_lock(store);
     spw__entry_enter(entry, forms);
     spw__store_settle(store);
-    spw__store_unlock(store);
 }
 
 spw_status spw_store_put(spw_store *store, const char *key, size_t key_size,
@@ -216,25 +214,38 @@ spw_status spw_store_put(spw_store *store, const char *key, size_t key_size,
 {
     spw_status status =
         spw__entry_create(store, key, key_size, weight, ret_entry, error);
-    if (status == SPW_STATUS_OK)
-        enter(*ret_entry, &(spw__forms){.object = object});
-    return status;
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw__store_lock(store);
+    enter(*ret_entry, &(spw__forms){.object = object});
+    spw__store_unlock(store);
+    return SPW_STATUS_OK;
 }
 
 spw_status spw_store_put_packed(spw_store *store, const char *key, size_t key_size,
                                 spw_payload *payload, uint64_t weight,
                                 spw_entry **ret_entry, spw_error *error)
 {
-    for (size_t i = 0; i < spw_payload_count(payload); i++)
-        if (spw_payload_slices(payload)[i].kind != SPW_MEMORY_HOST)
-            return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                                  "slice %zu of %.*s is not in memory", i,
-                                  (int)(key_size < 100 ? key_size : 100), key);
-    spw_status status =
-        spw__entry_create(store, key, key_size, weight, ret_entry, error);
+    spw_entry *entry;
+    spw_status status = spw__arrival_check(store, payload, error);
     if (status == SPW_STATUS_OK)
-        enter(*ret_entry, &(spw__forms){.packed = payload});
-    return status;
+        status = spw__entry_create(store, key, key_size, weight, &entry, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw__forms forms = {0};
+    spw__store_lock(store);
+    status = spw__arrival_take(store, payload, &forms, error);
+    if (status == SPW_STATUS_OK)
+        enter(entry, &forms);
+    spw__store_unlock(store);
+    if (status != SPW_STATUS_OK) {
+        spw_entry_unref(entry);
+        return status;
+    }
+    if (forms.packed != payload)
+        spw_payload_free(payload);
+    *ret_entry = entry;
+    return SPW_STATUS_OK;
 }
 
 void spw_store_remove(spw_entry *entry)

@@ -56,7 +56,7 @@ void spw__leaving_uncount(spw_entry *entry)
     store->leaving_weight -= spw__entry_counted_weight(entry);
 }
 
-static bool is_disk_in_trouble(spw_store *store)
+bool spw__store_is_in_trouble(spw_store *store)
 {
     if (store->trouble_until_ms == 0)
         return false;
@@ -84,7 +84,7 @@ static bool add_packed(spw_store *store, spw__spill **spill, spw_entry *entry)
 static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
 {
     bool is_to_write = entry->forms.on_disk == NULL;
-    if (is_to_write && is_disk_in_trouble(store))
+    if (is_to_write && spw__store_is_in_trouble(store))
         return false;
     spw__order_remove(&store->order, entry);
     entry->turn = SPW__TURN_NONE;

@@ -112,8 +112,7 @@ static void finish_item(spw_store *store, spw__spill_item *item, spw__forms *ret
     spw__entry_settle(entry);
 }
 
-/* Returns: whether this trouble is new. */
-static bool note_trouble(spw_store *store, spw_status status)
+bool spw__store_note_trouble(spw_store *store, spw_status status)
 {
     if (status == SPW_STATUS_OK || status == SPW_STATUS_CLOSED)
         return false;
@@ -128,7 +127,7 @@ bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
     spw_store *store = spill->store;
     spw_status status = spill->status;
     spw__store_lock(store);
-    bool is_trouble = note_trouble(store, status);
+    bool is_trouble = spw__store_note_trouble(store, status);
     store->figures.written_bytes += spill->written_bytes;
     store->figures.write_ns += spill->write_ns;
     store->figures.compress_ns += spill->compress_ns;

@@ -5,7 +5,7 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/options.h"
-#include "store/store_state.h"
+#include "store/arrival.h"
 
 static const uint64_t IN_FLIGHT_BYTES = 256 << 20;
 static const uint64_t SMALL_BYTES = 4096;
@@ -128,7 +128,7 @@ static void clear_entry(spw_store *store, spw_entry *entry)
 static void wait_for_threads(spw_store *store)
 {
     spw__store_lock(store);
-    while (store->collects || store->reading_ahead > 0 ||
+    while (store->collects || store->reading_ahead > 0 || store->arriving_jobs > 0 ||
            (store->spills > 0 && store->finished == NULL))
         spw__store_wait(store);
     spw__store_unlock(store);
@@ -140,6 +140,8 @@ void spw_store_free(spw_store *store)
     if (store == NULL)
         return;
     spw_store_close(store);
+    wait_for_threads(store);
+    spw__arrivals_clear(store);
     do {
         wait_for_threads(store);
         spw_store_work(store, 0, &event);
@@ -216,6 +218,7 @@ void spw_store_read_figures(spw_store *store, spw_store_figures *ret_figures)
     spw__store_lock(store);
     *ret_figures = store->figures;
     ret_figures->leaving_bytes = store->leaving_bytes;
+    ret_figures->arriving_bytes = store->arriving_weight;
     spw__store_unlock(store);
     ret_figures->disk_bytes = segments.file_bytes;
     ret_figures->files = segments.files;

@@ -31,6 +31,7 @@
 
 typedef struct spw__spill spw__spill;
 typedef struct spw__read_ahead spw__read_ahead;
+typedef struct spw__arrival spw__arrival; /* arrival.h */
 
 typedef enum spw__turn {
     SPW__TURN_NONE = 0,    /* in no list of SPW__LINK_TURN */
@@ -101,6 +102,9 @@ struct spw_store {
     bool collects;                     /* collect is due, or in the pool */
     spw__job collect;
     bool is_collect_waiting;   /* and is to run again */
+    spw__arrival *arrivals;    /* that have something here, which nobody put yet */
+    uint64_t arriving_weight;  /* of those for which there is room in memory */
+    uint64_t arriving_jobs;    /* that threads do, or are to do, for what arrives */
     spw_store_figures figures; /* all but those that read_figures asks others for */
 };
 
@@ -156,6 +160,10 @@ bool spw__store_has_due(const spw_store *store);
 /* Start that so much leaves that the weight in memory falls to the target, as far as
  * may leave at once. */
 void spw__store_settle(spw_store *store);
+/* Whether the disk was full or failed a while ago, and is not asked. */
+bool spw__store_is_in_trouble(spw_store *store);
+/* A disk answered a status. Returns: whether that is trouble, and new. */
+bool spw__store_note_trouble(spw_store *store, spw_status status);
 /* Have released segments closed, and what is sparse moved. */
 void spw__store_collect_later(spw_store *store);
 

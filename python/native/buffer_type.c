@@ -52,7 +52,7 @@ PyObject *buffer_view(module_state *state, spw_buffer *buffer)
     return view;
 }
 
-const spw_buffer *buffer_behind(module_state *state, PyObject *object)
+spw_buffer *buffer_behind(module_state *state, PyObject *object)
 {
     if (!Py_IS_TYPE(object, state->buffer_type))
         return NULL;

@@ -12,6 +12,6 @@ PyObject *buffer_view(module_state *state, spw_buffer *buffer);
 
 /* Borrows: the memory behind a Buffer, as long as that lives. Returns: NULL, without an
  * exception, for any other object. */
-const spw_buffer *buffer_behind(module_state *state, PyObject *object);
+spw_buffer *buffer_behind(module_state *state, PyObject *object);
 
 #endif

@@ -14,6 +14,7 @@
 #include "integer_arguments.h"
 #include "meetings_type.h"
 #include "raise_status.h"
+#include "store_type.h"
 
 /* Moving less than this takes less time than getting the GIL back may. */
 #define GIL_RELEASE_BYTES (64 * 1024)
@@ -222,7 +223,8 @@ static PyObject *connection_send(PyObject *object, PyObject *frames)
 {
     connection_object *self = (connection_object *)object;
     module_state *state = module_state_of(object);
-    spw_payload *payload = payload_from_frames(state, frames, self->has_threads);
+    spw_payload *payload = payload_from_frames(
+        state, frames, self->has_threads ? FRAMES_BY_FILE : FRAMES_READ);
     if (payload == NULL)
         return NULL;
     if (!enter(self)) {
@@ -267,6 +269,28 @@ static PyObject *connection_receive(PyObject *object, PyObject *ignored)
     self->received_bytes = spw_payload_bytes(payload);
     spw_payload_free(payload);
     return frames;
+}
+
+static PyObject *connection_receive_values(PyObject *object, PyObject *store)
+{
+    connection_object *self = (connection_object *)object;
+    module_state *state = module_state_of(object);
+    spw_value_sink *sink;
+    spw_error error;
+    if (!PyObject_TypeCheck(store, state->store_type)) {
+        PyErr_Format(PyExc_TypeError, "values are received for a Store, not %R",
+                     Py_TYPE(store));
+        return NULL;
+    }
+    if (!enter(self))
+        return NULL;
+    spw_status status = spw_store_create_sink(store_behind(store), &sink, &error);
+    if (status == SPW_STATUS_OK)
+        spw_connection_receive_values(self->connection, sink);
+    leave(self);
+    if (status != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    Py_RETURN_NONE;
 }
 
 static PyObject *connection_on_readable(PyObject *object, PyObject *ignored)
@@ -410,6 +434,8 @@ static PyMethodDef methods[] = {
     {"receive", connection_receive, METH_NOARGS,
      "The next message as a list of frames, or None when it has not arrived "
      "whole."},
+    {"receive_values", connection_receive_values, METH_O,
+     "Have a Store decide where the values of the next message go."},
     {"on_readable", connection_on_readable, METH_NOARGS,
      "Read what is there. True: call receive again."},
     {"on_writable", connection_on_writable, METH_NOARGS,

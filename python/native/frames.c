@@ -117,20 +117,52 @@ static bool wrap_exporter(module_state *state, PyObject *frame, spw_slice *ret_s
     return true;
 }
 
-static bool wrap(module_state *state, PyObject *frame, bool by_file,
+/* A view of a Buffer as a slice of that. Returns: 1, 0 where it is none, or -1 with an
+ * exception set. */
+static int slice_of_buffer(module_state *state, PyObject *frame, spw_slice *ret_slice)
+{
+    Py_buffer view;
+    if (!PyMemoryView_Check(frame))
+        return 0;
+    PyObject *owner = PyObject_GetAttrString(frame, "obj");
+    if (owner == NULL)
+        return -1;
+    spw_buffer *buffer = buffer_behind(state, owner);
+    int answer = 0;
+    if (buffer != NULL)
+        answer = PyObject_GetBuffer(frame, &view, PyBUF_FULL_RO) < 0 ? -1 : 1;
+    if (answer > 0) {
+        *ret_slice =
+            slice_of(buffer, view.readonly ? 0 : (uint32_t)SPW_SLICE_WRITEABLE);
+        ret_slice->offset =
+            (uint64_t)((char *)view.buf - (char *)spw_buffer_data(buffer));
+        ret_slice->size = ret_slice->plain_size = (uint64_t)view.len;
+        answer = PyBuffer_IsContiguous(&view, 'C');
+        PyBuffer_Release(&view);
+    }
+    if (answer > 0)
+        (void)spw_buffer_ref(buffer);
+    Py_DECREF(owner);
+    return answer;
+}
+
+static bool wrap(module_state *state, PyObject *frame, frames_way way,
                  spw_slice *ret_slice)
 {
     if (PyBytes_Check(frame))
         return wrap_bytes(state, frame, SPW_SLICE_TRANSIENT, ret_slice);
-    return (by_file && file_range_slice(state, frame, ret_slice)) ||
-           wrap_exporter(state, frame, ret_slice);
+    if (way != FRAMES_READ && file_range_slice(state, frame, ret_slice))
+        return true;
+    int is_buffer =
+        way == FRAMES_AS_RECEIVED ? slice_of_buffer(state, frame, ret_slice) : 0;
+    return is_buffer > 0 || (is_buffer == 0 && wrap_exporter(state, frame, ret_slice));
 }
 
 static bool append_frame(module_state *state, spw_payload *payload, PyObject *frame,
-                         bool by_file)
+                         frames_way way)
 {
     spw_slice slice;
-    if (!wrap(state, frame, by_file, &slice))
+    if (!wrap(state, frame, way, &slice))
         return false;
     spw_error error;
     if (spw_payload_append(payload, &slice, &error) != SPW_STATUS_OK) {
@@ -144,7 +176,7 @@ static bool append_frame(module_state *state, spw_payload *payload, PyObject *fr
     return true;
 }
 
-spw_payload *payload_from_frames(module_state *state, PyObject *frames, bool by_file)
+spw_payload *payload_from_frames(module_state *state, PyObject *frames, frames_way way)
 {
     if (!PyList_Check(frames)) {
         PyErr_Format(PyExc_TypeError, "frames must be a list, not %R", Py_TYPE(frames));
@@ -160,7 +192,7 @@ spw_payload *payload_from_frames(module_state *state, PyObject *frames, bool by_
     /* An exporter may run code that changes the list: look at its size each time. */
     for (Py_ssize_t i = 0; i < PyList_Size(frames); i++) {
         PyObject *frame = Py_NewRef(PyList_GetItem(frames, i));
-        bool is_appended = append_frame(state, payload, frame, by_file);
+        bool is_appended = append_frame(state, payload, frame, way);
         Py_DECREF(frame);
         if (!is_appended) {
             spw_payload_free(payload);
@@ -233,6 +265,8 @@ static PyObject *metadata_bytes(module_state *state, const spw_slice *slice)
 static PyObject *received_frame(module_state *state, const spw_slice *slices, size_t i,
                                 region_view *region)
 {
+    if (slices[i].kind == SPW_MEMORY_FILE && slices[i].size > 0)
+        return file_range_wrap(state, &slices[i]);
     return i == 0 && slices[i].size <= METADATA_BYTES_LIMIT
                ? metadata_bytes(state, &slices[i])
                : slice_view(state, &slices[i], region);

@@ -17,7 +17,7 @@ typedef struct store_object {
     stored_values values;           /* its self */
 } store_object;
 
-static spw_store *store_of(PyObject *object)
+spw_store *store_behind(PyObject *object)
 {
     return ((store_object *)object)->store;
 }
@@ -150,7 +150,7 @@ static PyObject *put_by(PyObject *object, PyObject *args,
     Py_INCREF(value);
     Py_BEGIN_ALLOW_THREADS;
     status =
-        put(store_of(object), key, (size_t)key_size, value, weight, &entry, &error);
+        put(store_behind(object), key, (size_t)key_size, value, weight, &entry, &error);
     Py_END_ALLOW_THREADS;
     if (status != SPW_STATUS_OK) {
         Py_DECREF(value);
@@ -169,9 +169,24 @@ static PyObject *store_put_spilled(PyObject *object, PyObject *args)
     return put_by(object, args, spw_store_put_spilled);
 }
 
+/* Returns: what put_packed answers; NO_MEMORY with an exception set where the frames
+ * cannot be had. */
+static spw_status put_frames(PyObject *object, const char *key, Py_ssize_t key_size,
+                             PyObject *frames, frames_way way, uint64_t weight,
+                             spw_entry **ret_entry, spw_error *error)
+{
+    spw_payload *payload = payload_from_frames(module_state_of(object), frames, way);
+    if (payload == NULL)
+        return SPW_STATUS_NO_MEMORY;
+    spw_status status = spw_store_put_packed(
+        store_behind(object), key, (size_t)key_size, payload, weight, ret_entry, error);
+    if (status != SPW_STATUS_OK)
+        spw_payload_free(payload);
+    return status;
+}
+
 static PyObject *store_put_packed(PyObject *object, PyObject *args)
 {
-    module_state *state = module_state_of(object);
     const char *key;
     Py_ssize_t key_size;
     PyObject *frames;
@@ -181,14 +196,14 @@ static PyObject *store_put_packed(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "s#OO&:put_packed", &key, &key_size, &frames,
                           bytes_argument, &weight))
         return NULL;
-    spw_payload *payload = payload_from_frames(state, frames, false);
-    if (payload == NULL)
-        return NULL;
-    if (spw_store_put_packed(store_of(object), key, (size_t)key_size, payload, weight,
-                             &entry, &error) != SPW_STATUS_OK) {
-        spw_payload_free(payload);
-        return raise_status(state, &error);
-    }
+    spw_status status = put_frames(object, key, key_size, frames, FRAMES_AS_RECEIVED,
+                                   weight, &entry, &error);
+    /* What another store received, or this one before it was closed, is read. */
+    if (status == SPW_STATUS_INVALID_ARGUMENT || status == SPW_STATUS_CLOSED)
+        status = put_frames(object, key, key_size, frames, FRAMES_READ, weight, &entry,
+                            &error);
+    if (status != SPW_STATUS_OK)
+        return stored_values_raise(module_state_of(object), &error);
     return entry_wrap(object, entry, NULL);
 }
 
@@ -197,19 +212,19 @@ static PyObject *store_evict(PyObject *object, PyObject *excess)
     uint64_t bytes;
     if (!bytes_argument(excess, &bytes))
         return NULL;
-    return PyLong_FromLongLong(spw_store_evict(store_of(object), bytes));
+    return PyLong_FromLongLong(spw_store_evict(store_behind(object), bytes));
 }
 
 static PyObject *store_is_behind(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
-    return PyBool_FromLong(spw_store_is_behind(store_of(object)));
+    return PyBool_FromLong(spw_store_is_behind(store_behind(object)));
 }
 
 static PyObject *store_reads_ahead(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
-    return PyBool_FromLong(spw_store_reads_ahead(store_of(object)));
+    return PyBool_FromLong(spw_store_reads_ahead(store_behind(object)));
 }
 
 /* A failure as an exception object. With the GIL; none is set afterwards. What pack
@@ -238,7 +253,7 @@ static PyObject *store_work(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:work", &timeout_ms))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    spw_store_work(store_of(object), timeout_ms, &event);
+    spw_store_work(store_behind(object), timeout_ms, &event);
     Py_END_ALLOW_THREADS;
     if (event.kind != SPW_STORE_FAILED) {
         PyErr_Clear(); /* of a value that was removed while it was packed */
@@ -256,7 +271,7 @@ static PyObject *store_work(PyObject *object, PyObject *args)
 static PyObject *store_close(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
-    spw_store_close(store_of(object));
+    spw_store_close(store_behind(object));
     Py_RETURN_NONE;
 }
 
@@ -280,7 +295,7 @@ static PyObject *store_figures(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
     spw_store_figures f;
-    spw_store_read_figures(store_of(object), &f);
+    spw_store_read_figures(store_behind(object), &f);
     PyObject *all =
         Py_BuildValue("{sNsNsNsN}", "live", tier(&f.live), "packed", tier(&f.packed),
                       "on_disk", tier(&f.on_disk), "clean", tier(&f.clean));
@@ -310,6 +325,9 @@ static PyObject *store_figures(PyObject *object, PyObject *ignored)
         {"ahead_bytes", f.ahead_bytes},
         {"ahead_used_bytes", f.ahead_used_bytes},
         {"ahead_dropped_bytes", f.ahead_dropped_bytes},
+        {"arriving_bytes", f.arriving_bytes},
+        {"received", f.received},
+        {"received_bytes", f.received_bytes},
     };
     for (size_t i = 0; all != NULL && i < sizeof numbers / sizeof numbers[0]; i++)
         if (add_number(all, numbers[i].name, numbers[i].number) < 0)

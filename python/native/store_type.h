@@ -7,4 +7,7 @@
 /* Returns: a new reference, NULL with an exception set. */
 PyTypeObject *store_type_create(PyObject *module);
 
+/* Borrows: the store behind a Store, as long as that lives. */
+spw_store *store_behind(PyObject *store);
+
 #endif

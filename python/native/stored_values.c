@@ -26,7 +26,7 @@ static spw_status pack(void *self, void *object, spw_payload **ret_payload,
     PyErr_Clear(); /* of one before, that was removed meanwhile */
     PyObject *frames = PyObject_CallFunctionObjArgs(values->pack, object, NULL);
     if (frames != NULL)
-        payload = payload_from_frames(values->state, frames, false);
+        payload = payload_from_frames(values->state, frames, FRAMES_READ);
     Py_XDECREF(frames);
     PyGILState_Release(gil);
     if (payload == NULL)

@@ -82,9 +82,10 @@ class Store:
     def put(self, key: str, value: Any, weight: int, /) -> StoreEntry:
         """Put a value in. The key is for messages; weight: bytes that it counts for."""
     def put_packed(
-        self, key: str, frames: list[BufferProtocol], weight: int, /
+        self, key: str, frames: list[BufferProtocol | FileRange], weight: int, /
     ) -> StoreEntry:
-        """Put a value in as `pack` would return it."""
+        """Put a value in as `pack` would return it, or as it was received: what came to
+        the disk of this store stays there, and other `FileRange`s are read."""
     def evict(self, excess: int, /) -> int:
         """Start that the value used longest ago leaves memory. The weight in bytes that
         is leaving, or -1: `excess` bytes are leaving already, or nothing can."""
@@ -194,11 +195,15 @@ class Connection:
         first, for never. Stored for whoever does that work. Any thread."""
     @offload_bytes.setter
     def offload_bytes(self, size: int) -> None: ...
-    def receive(self) -> list[bytes | memoryview] | None:
+    def receive(self) -> list[bytes | memoryview | FileRange] | None:
         """The next message, or None when it has not arrived whole. Frames up to 64 KiB
         that only the decoder reads (the first one) come as bytes, the others as
         writeable memoryviews; shards of one buffer are views of one `Buffer`, side by
         side."""
+    def receive_values(self, store: Store, /) -> None:
+        """Have a store decide where the values of the message go that `receive` returns
+        next: what has no room in its memory comes to its disk, as `FileRange`s. Without
+        completions, and when a message has begun to arrive, all comes to memory."""
     def on_readable(self) -> bool:
         """Read what is there. True: call `receive` again."""
     def on_writable(self) -> None:

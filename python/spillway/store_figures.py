@@ -16,8 +16,9 @@ _NUMBERS = (
     *("pack_ns", "unpack_ns", "write_ns", "read_ns", "compress_ns", "decompress_ns"),
     *("failures", "losses"),
     *("ahead_bytes", "ahead_used_bytes", "ahead_dropped_bytes"),
+    *("arriving_bytes", "received", "received_bytes"),
 )
-_OF_NOW = ("disk_bytes", "files", "leaving_bytes")
+_OF_NOW = ("disk_bytes", "files", "leaving_bytes", "arriving_bytes")
 """Those that end with their store; the others count what has been done."""
 
 _lock = threading.Lock()

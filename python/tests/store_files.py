@@ -4,9 +4,8 @@ import os
 import stat
 
 
-def corrupt():
-    """Overwrite what is in them. How many there were."""
-    count = 0
+def paths():
+    """Where they can be opened."""
     for number in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{number}"
         try:
@@ -15,7 +14,14 @@ def corrupt():
         except FileNotFoundError:  # of listdir itself
             continue
         if is_ours:
-            count += 1
-            with open(path, "r+b") as file:
-                file.write(b"\xff" * os.fstat(file.fileno()).st_size)
+            yield path
+
+
+def corrupt():
+    """Overwrite what is in them. How many there were."""
+    count = 0
+    for path in paths():
+        count += 1
+        with open(path, "r+b") as file:
+            file.write(b"\xff" * os.fstat(file.fileno()).st_size)
     return count

@@ -145,6 +145,9 @@ class SpillwayComm(Comm):
         try:
             if self._offer is not None and self.remote_info:
                 self._meet()
+            store = packed.receiver()
+            if store is not None:
+                self._stream.receive_values(store)
             frames = self._stream.receive()
             if frames is None:
                 frames = await self._stream.wait_message()

@@ -27,12 +27,14 @@ from spillway.merging import join
 logger = logging.getLogger("distributed.protocol.core")
 """Dask's, where people look for what cannot be deserialised."""
 
+Frame = bytes | memoryview | _native.FileRange
+
 # Every dict that stands for something else has a key that begins so.
 _MARK = b"__"
 
 
 async def decode(
-    frames: list[bytes | memoryview],
+    frames: list[Frame],
     deserialize: bool = True,
     deserializers: Any = None,
     allow_offload: bool = True,
@@ -51,7 +53,7 @@ async def decode(
 
 
 def loads(
-    frames: list[bytes | memoryview],
+    frames: list[Frame],
     deserialize: bool = True,
     deserializers: Any = None,
     keep_failures: bool = False,
@@ -64,7 +66,8 @@ def loads(
     With `keep_failures` an `Undecoded` stands for each value of a reply with data that
     cannot be decoded, and the others are as they would be without that one. Otherwise
     such a value raises: what it raises, or RuntimeError where that is no Exception.
-    With `keep_packed` a `Packed` stands for each value of a message with data.
+    With `keep_packed` a `Packed` stands for each value of a message with data. Frames
+    on disk are read only for a value that is decoded.
     """
     failures: list[Undecoded] = []
     kept: list[packed.Packed] = []
@@ -76,11 +79,11 @@ def loads(
 
     def from_mark(obj: dict) -> Any:
         offset = obj.get("__Serialized__", 0)
-        if offset > 0 and keep_packed:
-            kept.append(_packed(frames, offset))
-            return kept[-1]
         if offset > 0:
             try:
+                if keep_packed:
+                    kept.append(_packed(frames, offset, keep_failures))
+                    return kept[-1]
                 return _serialized(frames, offset, deserialize, deserializers)
             except BaseException as error:  # one of a value's code, such as SystemExit
                 if not keep_failures or is_interrupt(error):
@@ -111,7 +114,7 @@ def loads(
         raise one from error
 
 
-def header_of(frame: bytes | memoryview) -> dict[str, Any]:
+def header_of(frame: Frame) -> dict[str, Any]:
     """The header of a value, packed, as a dict that is the caller's own: Dask's
     functions change the one that they are given."""
     return msgpack.unpackb(
@@ -119,11 +122,21 @@ def header_of(frame: bytes | memoryview) -> dict[str, Any]:
     )
 
 
-def _packed(frames: list, offset: int) -> packed.Packed:
+def _packed(frames: list, offset: int, is_verified: bool) -> packed.Packed:
     header = header_of(frames[offset])
     end = offset + 1 + header["num-sub-frames"]
     own = frames[offset:end]
+    if is_verified:  # as far as nothing need be read; else it is when it is used
+        checksums.verify_on_disk(header, own[1:])
     return packed.class_for(header.get("type"))(own, value_sizes.of(header, own))
+
+
+def _in_memory(frames: list[Frame]) -> list[bytes | memoryview]:
+    """Read those that came to disk."""
+    return [
+        memoryview(frame) if type(frame) is _native.FileRange else frame
+        for frame in frames
+    ]
 
 
 def value_of(frames: list) -> Any:
@@ -146,7 +159,7 @@ def _serialized(
     frames: list, offset: int, deserialize: bool, deserializers: Any
 ) -> Any:
     header = header_of(frames[offset])
-    sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+    sub_frames = _in_memory(frames[offset + 1 : offset + 1 + header["num-sub-frames"]])
     if not deserialize:
         return Serialized(header, sub_frames)
     checksums.verify(header, sub_frames)
@@ -172,7 +185,7 @@ def pickles_inside(header: Any) -> bool:
 
 def _pickled(frames: list, offset: int) -> Any:
     header = msgpack.unpackb(frames[offset])
-    sub_frames = frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+    sub_frames = _in_memory(frames[offset + 1 : offset + 1 + header["num-sub-frames"]])
     header, sub_frames = plain(header, sub_frames)
     return pickle.loads(header["pickled-obj"], buffers=sub_frames)
 

@@ -61,8 +61,8 @@ async def install(worker: Any) -> None:
     store = _make(worker, asyncio.get_running_loop())
     try:
         runner = TaskRunner(worker, store, _memory_room(worker))
-        gather_dep = packed.around(runner.gather_dep)
-        handlers = {"gather": packed.around(worker.handlers["gather"])}
+        gather_dep = packed.around(runner.gather_dep, store)
+        handlers = {"gather": packed.around(worker.handlers["gather"], store)}
         get_data = store_get_data.handler_for(worker, store)
         if get_data is not None:
             handlers["get_data"] = get_data

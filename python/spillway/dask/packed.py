@@ -1,8 +1,9 @@
 """Values as they came, for those who keep them so until a task asks.
 
 A worker with a store asks for them where it receives data: whatever it reads there is
-not decoded, and its store takes what stands for a value as it is. Anybody else gets
-values, as ever.
+not decoded, and its store takes what stands for a value as it is. Where it asks itself,
+its store also decides where the frames go as they come, to memory or to its disk.
+Anybody else gets values, as ever.
 """
 
 import contextlib
@@ -13,9 +14,10 @@ from typing import Any
 
 from dask.sizeof import sizeof
 
-_wanted: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "spillway_packed_wanted", default=False
+_receiver: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "spillway_packed_receiver", default=None
 )
+"""The worker's store for which a task asks for data."""
 
 _ports: dict[int, int] = {}
 """Where workers of this process listen that have a store, and how many there."""
@@ -27,9 +29,10 @@ _SCATTERED = b"update_data"
 
 
 class Packed:
-    """What stands for a value: its header, as bytes, and its frames, and how many bytes
-    the value takes. Each type of values has a class of its own, with the name of the
-    type, since Dask shows those."""
+    """What stands for a value: its header, as bytes, and its frames, in memory or, as
+    `FileRange`s, on the receiver's disk, and how many bytes the value takes. Each type
+    of values has a class of its own, with the name of the type, since Dask shows those.
+    """
 
     __slots__ = ("frames", "nbytes")
 
@@ -61,25 +64,32 @@ def _sizeof(value: Packed) -> int:
 
 
 @contextlib.contextmanager
-def wanted() -> Iterator[None]:
+def wanted_by(store: Any) -> Iterator[None]:
     """Within it, replies with data that this task reads, and tasks that it starts, have
-    `Packed` in them for values."""
-    token = _wanted.set(True)
+    `Packed` in them for values, which are for a worker's store."""
+    token = _receiver.set(store)
     try:
         yield
     finally:
-        _wanted.reset(token)
+        _receiver.reset(token)
 
 
-def around(receive: Any) -> Any:
-    """An async function that asks others for data, to be given `Packed`."""
+def around(receive: Any, store: Any) -> Any:
+    """An async function that asks others for data, to be given `Packed` for a store."""
 
     @functools.wraps(receive)
     async def ours(*args: Any, **kwargs: Any) -> Any:
-        with wanted():
+        with wanted_by(store):
             return await receive(*args, **kwargs)
 
     return ours
+
+
+def receiver() -> Any:
+    """The library's store that decides where values go which this task is about to
+    read; None where nobody does."""
+    store = _receiver.get()
+    return None if store is None else store.native
 
 
 def port_in(address: str) -> int | None:
@@ -107,7 +117,7 @@ def leave(port: int | None) -> None:
 def is_wanted(head: bytes | memoryview, accepted_at: int | None) -> bool:
     """Whether who reads a message, of which head is the first frame, can tell them from
     values. `accepted_at`: the port at which the peer came, None where it did not."""
-    if _wanted.get():
+    if _receiver.get() is not None:
         return True
     return accepted_at in _ports and type(head) is bytes and _SCATTERED in head
 

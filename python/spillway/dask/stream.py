@@ -10,6 +10,8 @@ from spillway.dask.pool_trimmer import trimmer_of
 
 READ, WRITE, COMPLETION = 1, 2, 4
 
+Frame = bytes | memoryview | _native.FileRange
+
 
 class Stream:
     """Whole messages in both directions, for one reader and one writer.
@@ -78,6 +80,10 @@ class Stream:
 
     def is_open(self) -> bool:
         return self._connection.open
+
+    def receive_values(self, store: _native.Store) -> None:
+        """Have a store decide where the values of the next message go."""
+        self._connection.receive_values(store)
 
     def _watch(self) -> None:
         """Let the loop watch what the connection waits for, and nothing else. Wake who
@@ -235,7 +241,7 @@ class Stream:
         finally:
             self._watch()
 
-    def receive(self) -> list[bytes | memoryview] | None:
+    def receive(self) -> list[Frame] | None:
         """The next message, or None when it has not arrived whole."""
         try:
             frames = self._connection.receive()
@@ -246,7 +252,7 @@ class Stream:
             self._trimmer.watch()
         return frames
 
-    async def wait_message(self) -> list[bytes | memoryview]:
+    async def wait_message(self) -> list[Frame]:
         """The next message, after `receive` has answered None."""
         if self._reader is not None:
             raise RuntimeError(f"{self!r} is already being read")

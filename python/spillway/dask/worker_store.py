@@ -120,7 +120,8 @@ class WorkerStore(MutableMapping):
         self._entries[key] = entry
         if before is not None:
             before.remove()
-        self.came(entry.weight)
+        if entry.forms & (LIVE | PACKED):
+            self.came(entry.weight)
 
     def __getitem__(self, key: Key) -> Any:
         """Waits for a disk where the value is only there.
@@ -219,7 +220,7 @@ class WorkerStore(MutableMapping):
                 ("memory-read", count, "count"),
                 ("memory-read", size, "bytes"),
             ]
-        if figures["packs"]:
+        if figures["packs"] or figures["received"]:
             metrics += store_metrics.written(figures)
         if figures["reads"]:
             metrics += store_metrics.read_back(figures)
@@ -318,6 +319,11 @@ class WorkerStore(MutableMapping):
                 self._on_metric(*metric)
 
     # For who knows of the entries
+
+    @property
+    def native(self) -> Any:
+        """The library's, for who receives values for it."""
+        return self._native
 
     def entry(self, key: Key) -> Any:
         """The entry of a key, None if it has none, or the store was closed without the

@@ -148,7 +148,7 @@ static spw_status append_shards(spw__placement *placement, uint64_t frame,
  * not, but most of a large value has its own. */
 static void hold_place(const spw__placement *placement, spw_buffer *buffer)
 {
-    if (placement->place != NULL)
+    if (placement->place != NULL && spw__buffer_place(buffer) == NULL)
         spw__buffer_hold(buffer, spw__place_ref(placement->place));
 }
 

@@ -13,57 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "counted_context.h"
 #include "disk_fault.h"
 #include "fake_system.h"
 #include "io_fault.h"
-#include "private_place.h"
 #include "store/read_back.h"
-#include "store/store_state.h"
-#include "stored_objects.h"
+#include "stored_arrivals.h"
 #include "testing.h"
-
-enum { SLOTS = 24, HELD = 6, DEPTH_MAX = 3, SIZE_MAX_BYTES = 3 << 19 };
-
-/* A key, and the value that it has. */
-typedef struct slot {
-    spw_entry *entry; /* NULL: none */
-    unsigned number;
-    size_t size;
-    bool is_lost;
-} slot;
-
-/* Something that was got from an entry, and is given back later. */
-typedef struct hold {
-    spw_entry *entry;      /* pinned; NULL: none */
-    stored_object *object; /* of it */
-    spw_payload *payload;  /* or its bytes */
-    unsigned number;
-    size_t size;
-} hold;
-
-typedef struct world {
-    uint64_t seed, random;
-    counted_context counted;
-    private_place place;
-    stored_objects objects;
-    spw_store *store;
-    slot slots[SLOTS];
-    hold holds[HELD];
-    unsigned numbers, depth;
-    uint64_t now_ms;
-    uint64_t refused_packs;
-    bool disk_fails; /* for this run */
-    uint64_t losses, acquired, left, failed, ahead;
-} world;
-
-static void require(const world *w, bool condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "seed %" PRIu64 ": %s\n", w->seed, what);
-    abort();
-}
+#include "world.h"
 
 /* splitmix64 */
 static uint64_t next(world *w)
@@ -118,14 +74,14 @@ static void put_spilled(world *w, slot *s, stored_object *object, size_t weight)
     spw_status status =
         spw_store_put_spilled(w->store, "k", 1, object, weight, &entry, &error);
     if (status != SPW_STATUS_OK) {
-        require(w, cannot_pack || w->disk_fails || w->store->segments == NULL,
-                "put spilled");
+        world_require(w, cannot_pack || w->disk_fails || w->store->segments == NULL,
+                      "put spilled");
         stored_object_check(object, made.number, made.size);
         stored_object_unref(object);
         return;
     }
-    require(w, (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0,
-            "put spilled, and not on disk");
+    world_require(w, (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0,
+                  "put spilled, and not on disk");
     if (s->entry != NULL)
         take_out(s); /* somebody was faster */
     made.entry = entry;
@@ -144,7 +100,7 @@ static void put(world *w, slot *s)
         spw_payload *payload;
         status =
             stored_object_payload(w->counted.context, number, size, &payload, NULL);
-        require(w, status == SPW_STATUS_OK, "no payload");
+        world_require(w, status == SPW_STATUS_OK, "no payload");
         status =
             spw_store_put_packed(w->store, key, key_size, payload, size, &entry, NULL);
     } else {
@@ -158,7 +114,55 @@ static void put(world *w, slot *s)
         }
         status = spw_store_put(w->store, key, key_size, object, weight, &entry, NULL);
     }
-    require(w, status == SPW_STATUS_OK, "put");
+    world_require(w, status == SPW_STATUS_OK, "put");
+    *s = (slot){.entry = entry, .number = number, .size = size};
+}
+
+static void meanwhile(void *user);
+
+/* Of who receives, and waits for the disk: false, its connection is lost. */
+static bool wait_for_disk(void *user)
+{
+    world *w = user;
+    meanwhile(w);
+    (void)spw__worker_pool_run_one(w->store->pool);
+    return !one_in(w, 30);
+}
+
+/* A value arrives, and is put unless that fails, or nobody wants it any more. */
+static void receive(world *w)
+{
+    unsigned number = ++w->numbers;
+    size_t size = SPW__LARGE_BYTES + below(w, SPW__LARGE_BYTES / 4);
+    spw_payload *sent, *received;
+    spw_status status =
+        stored_object_payload(w->counted.context, number, size, &sent, NULL);
+    world_require(w, status == SPW_STATUS_OK, "no payload");
+    status = stored_arrival_bring(w->store, w->counted.context, sent, wait_for_disk, w,
+                                  &received, NULL);
+    spw_payload_free(sent);
+    if (status != SPW_STATUS_OK) {
+        world_require(w,
+                      status == SPW_STATUS_CLOSED ||
+                          (status == SPW_STATUS_IO && w->disk_fails),
+                      "a value cannot arrive");
+        return;
+    }
+    slot *s =
+        &w->slots[below(w, SLOTS)]; /* whoever acted meanwhile may have filled it */
+    spw_entry *entry;
+    if (s->entry != NULL || one_in(w, 4)) {
+        spw_payload_free(received);
+        return;
+    }
+    bool is_on_disk =
+        spw_payload_slices(received)[spw_payload_count(received) - 2].kind ==
+        SPW_MEMORY_FILE;
+    status = spw_store_put_packed(w->store, "r", 1, received, size, &entry, NULL);
+    world_require(w, status == SPW_STATUS_OK, "put what arrived");
+    world_require(w, !is_on_disk || spw_entry_forms(entry) == SPW_ENTRY_ON_DISK,
+                  "what came to disk is not there");
+    w->received += is_on_disk;
     *s = (slot){.entry = entry, .number = number, .size = size};
 }
 
@@ -195,11 +199,12 @@ static void acquire(world *w, slot *s)
         return;
     }
     *h = (hold){0};
-    require(w, w->disk_fails, "a value was lost by a disk that did not fail");
-    require(w, status == SPW_STATUS_IO || status == SPW_STATUS_CORRUPT,
-            "acquire answers something else");
-    require(w, (spw_entry_forms(entry) & SPW_ENTRY_LOST) != 0 || entry->is_removed,
-            "not said to be lost");
+    world_require(w, w->disk_fails, "a value was lost by a disk that did not fail");
+    world_require(w, status == SPW_STATUS_IO || status == SPW_STATUS_CORRUPT,
+                  "acquire answers something else");
+    world_require(w,
+                  (spw_entry_forms(entry) & SPW_ENTRY_LOST) != 0 || entry->is_removed,
+                  "not said to be lost");
     if (s->entry == entry)
         s->is_lost = true;
     w->losses++;
@@ -227,7 +232,7 @@ static void hold_payload(world *w, slot *s)
     if (status == SPW_STATUS_OK)
         *h = (hold){.payload = payload, .number = s->number, .size = s->size};
     else
-        require(w, status == SPW_STATUS_UNSUPPORTED || s->is_lost, "payload");
+        world_require(w, status == SPW_STATUS_UNSUPPORTED || s->is_lost, "payload");
 }
 
 static void calm_disk(void)
@@ -261,10 +266,10 @@ static void let_go(world *w, hold *h)
         calm_disk();
         unsigned depth = w->depth;
         w->depth = DEPTH_MAX; /* nobody acts meanwhile, and brings trouble back */
-        require(w,
-                spw__read_back(w->counted.context, had.payload, &read, &figures,
-                               NULL) == SPW_STATUS_OK,
-                "what was to be sent is gone");
+        world_require(w,
+                      spw__read_back(w->counted.context, had.payload, &read, &figures,
+                                     NULL) == SPW_STATUS_OK,
+                      "what was to be sent is gone");
         w->depth = depth;
         stored_object_check_payload(read, had.number, had.size);
         spw_payload_free(read);
@@ -281,13 +286,14 @@ static void spill(world *w, slot *s)
     spw_error error;
     spw_status status = spw_entry_spill(entry, &error);
     if (status == SPW_STATUS_OK)
-        require(w,
-                (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0 ||
-                    entry->is_removed || entry->lost != SPW_STATUS_OK,
-                "spilled, and not on disk");
+        world_require(w,
+                      (spw_entry_forms(entry) & SPW_ENTRY_ON_DISK) != 0 ||
+                          entry->is_removed || entry->lost != SPW_STATUS_OK,
+                      "spilled, and not on disk");
     else
-        require(w, status == SPW_STATUS_UNSUPPORTED || w->disk_fails || s->is_lost,
-                "spill fails");
+        world_require(w,
+                      status == SPW_STATUS_UNSUPPORTED || w->disk_fails || s->is_lost,
+                      "spill fails");
     spw_entry_unref(entry);
 }
 
@@ -306,7 +312,8 @@ static void evict(world *w)
 {
     uint64_t before = w->store->figures.live.weight + w->store->figures.packed.weight;
     int64_t weight = spw_store_evict(w->store, below(w, SIZE_MAX_BYTES));
-    require(w, weight == -1 || (uint64_t)weight <= before, "evict answers too much");
+    world_require(w, weight == -1 || (uint64_t)weight <= before,
+                  "evict answers too much");
 }
 
 static void act(world *w);
@@ -410,95 +417,13 @@ static void act(world *w)
             w->ahead++;
         break;
     default:
+        if (one_in(w, 16))
+            receive(w);
         if (one_in(w, 4))
             trouble_disk(w);
         w->now_ms += below(w, one_in(w, 10) ? 60000 : 100);
         fake_clock_set(w->now_ms);
     }
-}
-
-/* ----- what must be true between any two steps ----- */
-
-typedef struct tiers {
-    uint64_t counts[3], weights[3]; /* live, packed, on disk */
-    uint64_t apart, ahead;
-} tiers;
-
-static void tally(tiers *all, const spw_entry *entry)
-{
-    const spw__forms *forms = &entry->forms;
-    int tier = forms->object != NULL ? 0 : forms->packed != NULL ? 1 : 2;
-    if (forms->object == NULL && forms->packed == NULL && forms->on_disk == NULL)
-        return;
-    all->counts[tier]++;
-    all->weights[tier] += entry->weight;
-    if (tier < 2)
-        all->apart += entry->weight - spw__entry_counted_weight(entry);
-    if (entry->is_ahead)
-        all->ahead += spw_payload_bytes(forms->packed);
-}
-
-static void check_entry(const world *w, const spw_entry *entry)
-{
-    const spw__forms *forms = &entry->forms;
-    bool is_in_memory = forms->object != NULL || forms->packed != NULL;
-    require(w,
-            (is_in_memory || forms->on_disk != NULL) == (entry->lost == SPW_STATUS_OK),
-            "an entry has nothing and was not lost, or the other way round");
-    require(w, (forms->on_disk == NULL) == (forms->range.segment == NULL),
-            "bytes on disk without a range");
-    require(w, !entry->is_removed, "removed, and still there");
-    require(w,
-            !entry->is_ahead || (forms->object == NULL && forms->packed != NULL &&
-                                 forms->on_disk != NULL),
-            "read ahead, and not there or used");
-    bool may_leave = is_in_memory && entry->pins == 0 && !entry->is_coming &&
-                     !entry->is_leaving && !entry->cannot_leave &&
-                     w->store->segments != NULL;
-    require(w, may_leave == (entry->turn == SPW__TURN_WAITING),
-            "an entry is not where it belongs");
-}
-
-/* Those that were removed, and that somebody has: each once. */
-static void tally_removed(const world *w, tiers *all)
-{
-    for (int i = 0; i < HELD; i++) {
-        const spw_entry *entry = w->holds[i].entry;
-        bool is_first = entry != NULL && entry->is_removed;
-        for (int j = 0; j < i && is_first; j++)
-            is_first = w->holds[j].entry != entry;
-        if (is_first)
-            tally(all, entry);
-    }
-}
-
-static void check(const world *w)
-{
-    const spw_store *store = w->store;
-    const spw_store_figures *figures = &store->figures;
-    const spw_store_tier *said[] = {&figures->live, &figures->packed,
-                                    &figures->on_disk};
-    tiers all = {0};
-    for (const spw_entry *entry = store->all.first; entry != NULL;
-         entry = entry->links[SPW__LINK_ALL].next) {
-        check_entry(w, entry);
-        tally(&all, entry);
-    }
-    require(w, store->ahead_bytes <= store->read_ahead_bytes,
-            "more is read ahead than may be");
-    require(w, store->reading_ahead > 0 || all.ahead == store->ahead_bytes,
-            "what is read ahead is not what is said");
-    if (store->leaving.first != NULL || store->spills > 0 || store->reading_ahead > 0)
-        return; /* what was removed may be among those that are leaving */
-    tally_removed(w, &all);
-    for (int i = 0; i < 3; i++)
-        require(w, all.counts[i] == said[i]->count && all.weights[i] == said[i]->weight,
-                "the figures are not those of the entries");
-    require(w, all.apart == store->apart_weight, "not what stands apart");
-    require(w,
-            store->leaving_bytes == 0 && store->leaving_weight == 0 &&
-                store->unpacked == 0,
-            "something is leaving that nobody knows");
 }
 
 /* ----- a run ----- */
@@ -532,10 +457,10 @@ static void open_world(world *w, uint64_t seed)
     options.read_ahead_bytes = LIMITS[below(w, 3)];
     options.file_bytes = one_in(w, 2) ? 200000 : 2 << 20;
     options.codec = one_in(w, 4) ? SPW_CODEC_LZ4 : SPW_CODEC_NONE;
-    require(w,
-            spw__store_create(w->counted.context, &options, 0, &w->store, NULL) ==
-                SPW_STATUS_OK,
-            "create");
+    world_require(w,
+                  spw__store_create(w->counted.context, &options, 0, &w->store, NULL) ==
+                      SPW_STATUS_OK,
+                  "create");
 }
 
 static void close_world(world *w)
@@ -561,7 +486,7 @@ static void close_world(world *w)
     for (int i = 0; i < SLOTS && !is_first; i++)
         if (w->slots[i].entry != NULL)
             take_out(&w->slots[i]);
-    require(w, w->objects.live == 0, "objects are left");
+    world_require(w, w->objects.live == 0, "objects are left");
     counted_context_close(&w->counted);
     private_place_close(&w->place);
     fake_clock_set(0);
@@ -578,13 +503,13 @@ int main(int argc, char **argv)
     uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
     uint64_t steps = argc > 3 ? strtoull(argv[3], NULL, 10) : 150;
     uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, ahead = 0,
-             runs = 0;
+             received = 0, runs = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         static world w;
         open_world(&w, seed);
         for (uint64_t i = 0; i < steps; i++) {
             act(&w);
-            check(&w);
+            world_check(&w);
         }
         losses += w.losses;
         acquired += w.acquired;
@@ -592,12 +517,14 @@ int main(int argc, char **argv)
         failed += w.failed;
         ahead += w.ahead;
         moved += w.store->figures.moved_bytes;
+        received += w.received;
         close_world(&w);
         runs++;
     }
     printf("simulated %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64
            " values got, %" PRIu64 " times values left, %" PRIu64 " failures, %" PRIu64
-           " lost by a bad disk, %" PRIu64 " bytes moved, %" PRIu64 " read ahead\n",
-           runs, first, acquired, left, failed, losses, moved, ahead);
-    return acquired > 0 && left > 0 && ahead > 0 ? 0 : 1;
+           " lost by a bad disk, %" PRIu64 " bytes moved, %" PRIu64
+           " read ahead, %" PRIu64 " came to disk\n",
+           runs, first, acquired, left, failed, losses, moved, ahead, received);
+    return acquired > 0 && left > 0 && ahead > 0 && received > 0 ? 0 : 1;
 }

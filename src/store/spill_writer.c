@@ -189,6 +189,9 @@ static void undo(spw_store *store, spw__spill *spill)
         item->on_disk = NULL;
         (void)spw__segments_give_up(store->segments, &item->range);
     }
+    /* Now, before the trouble is noted: when files are closed later, that ends it, and
+     * a file in which nothing could be written is no space that came back. */
+    (void)spw__segments_collect(store->segments);
 }
 
 static spw_status compress_all(spw_store *store, spw__spill *spill, spw_error *error)

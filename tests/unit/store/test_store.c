@@ -247,24 +247,24 @@ static void a_full_disk_is_said_once_and_asked_again_when_there_is_space(void **
 static void bug_a_disk_that_failed_at_once_was_asked_without_end(void **state)
 {
     torture *t = *state;
-    fixture f;
+    store_fixture f;
     enum { COUNT = 3, SIZE = 1 << 20 };
     spw_entry *entries[COUNT];
     disk_fault_room(0);
-    assert_ok(open_store(t, &f, SIZE));
-    start_work(&f);
+    assert_ok(store_fixture_open(t, &f, SIZE));
+    store_fixture_start_work(&f);
     for (unsigned i = 0; i < COUNT; i++)
-        assert_ok(put(t, &f, i, SIZE, &entries[i]));
+        assert_ok(store_fixture_put(t, &f, i, SIZE, &entries[i]));
     while (f.failed == 0)
         (void)sched_yield();
     for (int i = 0; i < 20; i++) {
         (void)spw_store_evict(f.store, UINT64_MAX);
-        wait_until_quiet(&f);
+        store_fixture_wait_until_quiet(&f);
     }
     assert_int_equal(f.failed, 1);
-    assert_int_equal(figures(&f).on_disk.count, 0);
-    remove_all(entries, COUNT);
-    close_store(&f);
+    assert_int_equal(store_fixture_figures(&f).on_disk.count, 0);
+    store_fixture_remove_all(entries, COUNT);
+    store_fixture_close(&f);
 }
 
 static void what_a_disk_says_wrong_is_lost_and_never_taken(void **state)

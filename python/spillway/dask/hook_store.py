@@ -160,6 +160,7 @@ def _spill_bytes(manager: Any) -> int:
     """The process memory above which Dask's monitor spills."""
     return int(manager.memory_limit * manager.memory_spill_fraction)
 
+
 def _memory_room(worker: Any) -> Callable[[], float]:
     """How many bytes the process may still take before its monitor spills, or stops
     tasks; without end where it does neither."""

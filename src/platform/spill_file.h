@@ -20,11 +20,18 @@ typedef struct spw__spill_part {
  * begins so; a process that is killed then leaves it. */
 #define SPW__SPILL_FILE_PREFIX "segment-"
 
+/* A multiple of what any disk asks for. */
+#define SPW__DIRECT_BYTES 4096
+
 /* Make a file in a directory, which we alone may write to, open for reading and
  * writing. Returns: a descriptor, not inherited by child processes, which
  * spw__regular_file_close closes.
  * Errors: what the file system says, ELOOP or ENOTDIR (a symbolic link) among them. */
 int spw__spill_file_create(const char *directory);
+/* Open the same file once more, for the same, past the system's cache: where place in
+ * the file, memory and size are all multiples of SPW__DIRECT_BYTES. Returns: a
+ * descriptor as above. Errors: EINVAL and others, where there is no such way. */
+int spw__spill_file_open_direct(int descriptor);
 /* Write all the parts, behind each other from offset on. What was written before an
  * error stays in the file. Errors: ENOSPC, EDQUOT, EFBIG, EIO and others. */
 int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t count,

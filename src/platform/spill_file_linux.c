@@ -65,6 +65,19 @@ int spw__spill_file_create(const char *directory)
     }
 }
 
+int spw__spill_file_open_direct(int descriptor)
+{
+    /* It has no other name. Memory that was read or written by two descriptors of one
+     * file in turn is the same: the kernel sees to that, page by page. */
+    char name[sizeof "/proc/self/fd/" + 11];
+    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    int flags = fcntl(descriptor, F_GETFL);
+    if (flags < 0)
+        return -errno;
+    int answer = open(name, (flags & O_ACCMODE) | O_CLOEXEC | O_DIRECT);
+    return answer >= 0 ? answer : -errno;
+}
+
 /* The parts from *index on, of which skipped bytes of the first are written already, as
  * one call may move them. Returns: how many pieces; how many bytes they are. */
 static int next_pieces(const spw__spill_part *parts, size_t count, size_t index,

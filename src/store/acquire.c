@@ -14,6 +14,7 @@ typedef struct reading {
     spw_payload *on_disk; /* references of its own, so that the files stay */
     spw_payload *packed;  /* the result */
     spw__read_back_figures figures;
+    bool is_direct;
     spw_status status;
     spw_error error;
     bool is_done; /* guarded by the store's lock */
@@ -23,8 +24,8 @@ static void run(spw__job *job)
 {
     reading *self = (reading *)job;
     spw_store *store = self->store;
-    self->status = spw__read_back(store->context, self->on_disk, &self->packed,
-                                  &self->figures, &self->error);
+    self->status = spw__read_back(store->context, self->on_disk, self->is_direct,
+                                  &self->packed, &self->figures, &self->error);
     spw__store_lock(store);
     self->is_done = true;
     (void)pthread_cond_broadcast(&store->changed);
@@ -37,7 +38,9 @@ static spw_status read_entry(spw_entry *entry, spw_payload **ret_packed,
                              spw_error *error)
 {
     spw_store *store = entry->store;
-    reading self = {.job.run = run, .store = store};
+    reading self = {.job.run = run,
+                    .store = store,
+                    .is_direct = spw__disk_is_fast(&store->speed, spw__clock_ms())};
     spw_status status =
         spw__payload_share(store, entry->forms.on_disk, &self.on_disk, error);
     if (status != SPW_STATUS_OK)

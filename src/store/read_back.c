@@ -8,6 +8,7 @@
 #include "context/error.h"
 #include "memory/checksum.h"
 #include "platform/clock.h"
+#include "platform/direct_file.h"
 #include "platform/spill_file.h"
 #include "spillway/codec.h"
 
@@ -41,18 +42,25 @@ static size_t run_length(const spw_slice *first, size_t left, uint64_t *ret_byte
     return length;
 }
 
+/* Returns: in ret_buffer what was read, from its byte ret_lead on. */
 static spw_status read_run(spw_context *context, const spw_slice *first, uint64_t bytes,
-                           spw_buffer **ret_buffer, spw__read_back_figures *figures,
-                           spw_error *error)
+                           bool is_direct, spw_buffer **ret_buffer, uint64_t *ret_lead,
+                           spw__read_back_figures *figures, spw_error *error)
 {
     spw_buffer *buffer;
+    is_direct = is_direct && bytes >= SPW__DIRECT_FROM_BYTES;
+    /* In memory it lies in its page as in the file. */
+    uint64_t lead = is_direct ? first->offset % SPW__DIRECT_BYTES : 0;
     spw_status status =
-        spw_buffer_create(context, bytes, SPW_CHARGE_HELD, &buffer, error);
+        spw_buffer_create(context, lead + bytes, SPW_CHARGE_HELD, &buffer, error);
     if (status != SPW_STATUS_OK)
         return status;
     uint64_t before = spw__clock_ns();
-    int answer = spw__spill_file_read(spw_file_descriptor(first->file),
-                                      spw_buffer_data(buffer), bytes, first->offset);
+    char *data = (char *)spw_buffer_data(buffer) + lead;
+    int descriptor = spw_file_descriptor(first->file);
+    int answer = is_direct
+                     ? spw__direct_file_read(descriptor, data, bytes, first->offset)
+                     : spw__spill_file_read(descriptor, data, bytes, first->offset);
     figures->read_ns += spw__clock_ns() - before;
     if (answer < 0) {
         spw_buffer_unref(buffer);
@@ -62,6 +70,7 @@ static spw_status read_run(spw_context *context, const spw_slice *first, uint64_
     }
     figures->read_bytes += bytes;
     *ret_buffer = buffer;
+    *ret_lead = lead;
     return SPW_STATUS_OK;
 }
 
@@ -124,15 +133,18 @@ static spw_status append_read(spw_context *context, spw_payload *payload,
 /* Read the slices of one run and append them. */
 static spw_status append_run(spw_context *context, spw_payload *payload,
                              const spw_slice *first, size_t length, uint64_t bytes,
-                             spw__read_back_figures *figures, spw_error *error)
+                             bool is_direct, spw__read_back_figures *figures,
+                             spw_error *error)
 {
     spw_buffer *buffer = NULL;
-    spw_status status = read_run(context, first, bytes, &buffer, figures, error);
+    uint64_t lead = 0;
+    spw_status status =
+        read_run(context, first, bytes, is_direct, &buffer, &lead, figures, error);
     if (status != SPW_STATUS_OK)
         return status;
     for (size_t i = 0; i < length && status == SPW_STATUS_OK; i++)
         status = append_read(context, payload, &first[i], buffer,
-                             first[i].offset - first->offset, figures, error);
+                             lead + first[i].offset - first->offset, figures, error);
     spw_buffer_unref(buffer);
     return status;
 }
@@ -149,8 +161,8 @@ static spw_status append_shared(spw_payload *payload, const spw_slice *slice,
 }
 
 spw_status spw__read_back(spw_context *context, const spw_payload *on_disk,
-                          spw_payload **ret_payload, spw__read_back_figures *figures,
-                          spw_error *error)
+                          bool is_direct, spw_payload **ret_payload,
+                          spw__read_back_figures *figures, spw_error *error)
 {
     spw_payload *payload;
     size_t count = spw_payload_count(on_disk), length;
@@ -166,8 +178,8 @@ spw_status spw__read_back(spw_context *context, const spw_payload *on_disk,
             continue;
         }
         length = run_length(&slices[i], count - i, &bytes);
-        status =
-            append_run(context, payload, &slices[i], length, bytes, figures, error);
+        status = append_run(context, payload, &slices[i], length, bytes, is_direct,
+                            figures, error);
     }
     if (status != SPW_STATUS_OK) {
         spw_payload_free(payload);

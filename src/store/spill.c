@@ -72,6 +72,7 @@ static void run(spw__job *job)
     spw_store *store = spill->store;
     spw__store_lock(store);
     bool is_closed = store->is_closed;
+    spill->speed = store->speed;
     spw__store_unlock(store);
     if (is_closed)
         spill->status =
@@ -79,6 +80,7 @@ static void run(spw__job *job)
     else
         spill->status = spw__spill_write(spill, &spill->error);
     spw__store_lock(store);
+    store->speed = spill->speed; /* that of two at a time will do */
     spill->is_done = true;
     if (!spill->is_waited_for) {
         if (store->finished != NULL)

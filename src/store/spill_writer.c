@@ -9,6 +9,7 @@
 #include "context/error.h"
 #include "memory/checksum.h"
 #include "platform/clock.h"
+#include "platform/direct_file.h"
 #include "platform/spill_file.h"
 #include "spillway/codec.h"
 
@@ -19,7 +20,11 @@ typedef struct pending {
     size_t count, capacity;
     spw_file *file;       /* borrowed; NULL: nothing is pending */
     uint64_t offset, end; /* in the file */
+    spw__spill *spill;    /* which knows how fast the disk is */
 } pending;
+
+/* As long as it writes, a thread of the store has so much. */
+enum { THROUGH_BYTES = 4 << 20 };
 
 static const char zeros[SPW__SEGMENT_ALIGNMENT];
 
@@ -37,12 +42,47 @@ static uint64_t range_bytes(const spw_payload *payload)
     return bytes > 0 ? bytes : SPW__SEGMENT_ALIGNMENT;
 }
 
+static bool is_direct(const pending *p)
+{
+    return p->end - p->offset >= SPW__DIRECT_FROM_BYTES &&
+           spw__disk_is_fast(&p->spill->speed, spw__clock_ms());
+}
+
+/* Past the system's cache, unless there is no memory for that. */
+static int write_direct(pending *p)
+{
+    spw_buffer *buffer;
+    spw__disk_speed *speed = &p->spill->speed;
+    int descriptor = spw_file_descriptor(p->file);
+    if (spw_buffer_create(p->context, THROUGH_BYTES + SPW__DIRECT_BYTES,
+                          SPW_CHARGE_SPILLING, &buffer, NULL) != SPW_STATUS_OK)
+        return spw__spill_file_write(descriptor, p->parts, p->count, p->offset);
+    char *through = spw_buffer_data(buffer);
+    through += -(uintptr_t)through % SPW__DIRECT_BYTES;
+    spw__direct_write write;
+    spw__direct_write_begin(&write, descriptor, p->parts, p->count, p->offset, through,
+                            THROUGH_BYTES);
+    uint64_t before = spw__clock_ns(), now;
+    int answer;
+    while ((answer = spw__direct_write_step(&write)) > 0) {
+        now = spw__clock_ns();
+        spw__disk_wrote(speed, (uint64_t)answer, now - before, spw__clock_ms());
+        before = now;
+        if (!spw__disk_is_fast(speed, spw__clock_ms()))
+            spw__direct_write_end(&write);
+    }
+    spw__direct_write_end(&write);
+    spw_buffer_unref(buffer);
+    return answer;
+}
+
 static spw_status write_pending(pending *p, spw_error *error)
 {
     if (p->file == NULL || p->count == 0)
         return SPW_STATUS_OK;
-    int answer = spw__spill_file_write(spw_file_descriptor(p->file), p->parts, p->count,
-                                       p->offset);
+    int answer = is_direct(p) ? write_direct(p)
+                              : spw__spill_file_write(spw_file_descriptor(p->file),
+                                                      p->parts, p->count, p->offset);
     if (answer < 0)
         return spw__error_set(error, SPW_STATUS_IO, -answer,
                               "cannot write %" PRIu64 " bytes to disk, in the worker's "
@@ -209,7 +249,7 @@ static spw_status compress_all(spw_store *store, spw__spill *spill, spw_error *e
 spw_status spw__spill_write(spw__spill *spill, spw_error *error)
 {
     spw_store *store = spill->store;
-    pending p = {.context = store->context};
+    pending p = {.context = store->context, .spill = spill};
     spw_status status = compress_all(store, spill, error);
     uint64_t before = spw__clock_ns();
     for (size_t i = 0; i < spill->count && status == SPW_STATUS_OK; i++)

@@ -24,6 +24,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "store/disk_speed.h"
 #include "store/entry_list.h"
 #include "store/eviction_order.h"
 #include "store/segments.h"
@@ -98,6 +99,7 @@ struct spw_store {
     uint64_t reading_ahead;    /* jobs */
     uint64_t ahead_from_ms;    /* nothing is read ahead until then */
     uint64_t trouble_until_ms; /* the disk is full or fails: not asked until then */
+    spw__disk_speed speed;
     spw__job *due[SPW__URGENCY_COUNT]; /* jobs for the pool, once the lock is free */
     bool collects;                     /* collect is due, or in the pool */
     spw__job collect;
@@ -123,8 +125,9 @@ struct spw__spill {
     spw__spill *next; /* in finished */
     uint64_t bytes;   /* charged as SPILLING, counted in leaving_bytes */
     uint64_t written_bytes, write_ns, compress_ns;
-    bool is_waited_for; /* fixed: by spw_entry_spill, which finishes it */
-    bool is_done;       /* guarded by the store's lock */
+    spw__disk_speed speed; /* the store's, and then as it was found */
+    bool is_waited_for;    /* fixed: by spw_entry_spill, which finishes it */
+    bool is_done;          /* guarded by the store's lock */
     spw_status status;
     spw_error error;
     size_t count, capacity;

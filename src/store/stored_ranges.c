@@ -16,7 +16,7 @@ spw_status spw_payload_read_back(spw_context *context, const spw_payload *payloa
                                  spw_payload **ret_payload, spw_error *error)
 {
     spw__read_back_figures figures = {0};
-    return spw__read_back(context, payload, ret_payload, &figures, error);
+    return spw__read_back(context, payload, false, ret_payload, &figures, error);
 }
 
 static spw_status verify_range(const spw_slice *slice, spw_buffer *piece,

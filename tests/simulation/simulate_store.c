@@ -267,8 +267,8 @@ static void let_go(world *w, hold *h)
         unsigned depth = w->depth;
         w->depth = DEPTH_MAX; /* nobody acts meanwhile, and brings trouble back */
         world_require(w,
-                      spw__read_back(w->counted.context, had.payload, &read, &figures,
-                                     NULL) == SPW_STATUS_OK,
+                      spw__read_back(w->counted.context, had.payload, false, &read,
+                                     &figures, NULL) == SPW_STATUS_OK,
                       "what was to be sent is gone");
         w->depth = depth;
         stored_object_check_payload(read, had.number, had.size);

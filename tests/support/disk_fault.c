@@ -100,6 +100,13 @@ static uint64_t take_room(uint64_t wanted)
     return taken;
 }
 
+/* Half, of what goes past the cache in such a piece as may. */
+static uint64_t half_of(uint64_t bytes)
+{
+    uint64_t half = bytes / 2;
+    return half < SPW__DIRECT_BYTES ? half : half - half % SPW__DIRECT_BYTES;
+}
+
 /* The parts between two bytes of them. Returns: how many. */
 static size_t between(const spw__spill_part *parts, size_t count, uint64_t from,
                       uint64_t to, spw__spill_part *ret_parts)
@@ -132,7 +139,7 @@ int __wrap_spw__spill_file_write(int descriptor, const spw__spill_part *parts,
     uint64_t total = 0;
     for (size_t i = 0; i < count; i++)
         total += parts[i].size;
-    uint64_t end = fault != 0 ? 0 : take_room(total), half = end / 2;
+    uint64_t end = fault != 0 ? 0 : take_room(total), half = half_of(end);
     int answer = __real_spw__spill_file_write(
         descriptor, some, between(parts, count, 0, half, some), offset);
     let_others_act(DISK_FAULT_WRITING);
@@ -152,7 +159,7 @@ int __wrap_spw__spill_file_read(int descriptor, void *data, size_t size,
 int __wrap_spw__spill_file_read(int descriptor, void *data, size_t size,
                                 uint64_t offset)
 {
-    size_t limit, half = size / 2;
+    size_t limit, half = (size_t)half_of(size);
     int answer = io_fault_enter(CALL_SPILL_READ, &limit);
     uint64_t n = ++disk.reads;
     if (answer == 0)

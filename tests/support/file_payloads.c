@@ -99,7 +99,7 @@ end:
 /* The checksum of what is in the file. */
 static uint64_t checksum_of(const spw_slice *slice)
 {
-    static char bytes[3 << 20];
+    static char bytes[4 << 20];
     assert_true(slice->size <= sizeof bytes);
     assert_int_equal(pread(spw_file_descriptor(slice->file), bytes, slice->size,
                            (off_t)slice->offset),

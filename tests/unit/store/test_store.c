@@ -56,7 +56,7 @@ static void a_packed_value_goes_as_it_is(void **state)
     /* What is being sent stays, though the value goes. */
     spw_store_remove(entry);
     entry = NULL;
-    TRY(spw__read_back(t->context, sent, &read, &read_figures, &t->error));
+    TRY(spw__read_back(t->context, sent, false, &read, &read_figures, &t->error));
     stored_object_check_payload(read, 2, SIZE);
     assert_int_equal(f.objects.packs + f.objects.unpacks, 0);
 end:
@@ -107,6 +107,8 @@ static void a_clean_value_leaves_without_a_write(void **state)
     assert_ok(store_fixture_put(t, &f, 3, SIZE, &entry));
     store_fixture_start_work(&f);
     assert_ok(spw_entry_spill(entry, NULL));
+    uint64_t writes = io_fault_calls_of("spill_write");
+    assert_true(writes > 0);
     for (int i = 0; i < 3; i++) {
         assert_ok(store_fixture_check(t, entry, 3, SIZE));
         assert_int_equal(spw_store_evict(f.store, 1), SIZE);
@@ -114,7 +116,7 @@ static void a_clean_value_leaves_without_a_write(void **state)
         assert_int_equal(spw_entry_forms(entry), SPW_ENTRY_ON_DISK);
     }
     assert_int_equal(f.objects.packs, 1);
-    assert_int_equal(io_fault_calls_of("spill_write"), 1);
+    assert_int_equal(io_fault_calls_of("spill_write"), writes);
     spw_store_remove(entry);
     store_fixture_close(&f);
 }

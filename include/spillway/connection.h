@@ -101,7 +101,8 @@ SPW_EXPORT void spw_connection_peer(const spw_connection *connection,
                                     const char **ret_host, uint16_t *ret_port);
 
 /* Queue a message, each slice a frame, and send as much of it as the socket takes now.
- * Ranges of files are sent by threads alone, with sendfile, so that no disk keeps the
+ * Ranges of files are sent by threads alone, by sendfile or, where the system does not
+ * have them in its cache, through memory of the connection's, so that no disk keeps the
  * owner waiting; the connection ends with IO, later, if a file cannot be read or has
  * become shorter than its range.
  * Takes: payload, on success only. Its buffers are pinned (and its unsent bytes that

@@ -4,9 +4,15 @@
 #ifndef SPW_PLATFORM_REGULAR_FILE_H
 #define SPW_PLATFORM_REGULAR_FILE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 /* Errors: EINVAL (a pipe, socket, directory or device), EBADF (not open, or not for
  * reading) and what the file system says. */
 int spw__regular_file_verify(int descriptor);
 void spw__regular_file_close(int descriptor);
+/* Whether the system has most of a range, or of its first 2 MiB, in its cache. size >
+ * 0. Errors: EACCES, ENOMEM and others. */
+int spw__regular_file_is_cached(int descriptor, uint64_t offset, size_t size);
 
 #endif

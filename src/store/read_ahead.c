@@ -12,6 +12,7 @@ struct spw__read_ahead {
     spw_payload *on_disk; /* references of its own, so that the files stay */
     uint64_t bytes;       /* charged in ahead_bytes, until it is recalled */
     bool is_recalled;     /* guarded by the store's lock */
+    bool is_direct;       /* past the system's cache; once its turn has come */
 };
 
 static void run(spw__job *job);
@@ -147,6 +148,7 @@ static bool is_wanted(spw__read_ahead *self)
     spw__store_lock(store);
     if (!self->is_recalled)
         entry->ahead = NULL;
+    self->is_direct = spw__disk_is_fast(&store->speed, spw__clock_ms());
     bool is_it = !self->is_recalled && !entry->is_removed && !store->is_closed;
     spw__store_unlock(store);
     return is_it;
@@ -160,9 +162,9 @@ static void run(spw__job *job)
     spw_payload *packed = NULL;
     spw__read_back_figures figures = {0};
     spw__forms rest = {0};
-    bool is_read =
-        is_wanted(self) && spw__read_back(store->context, self->on_disk, &packed,
-                                          &figures, NULL) == SPW_STATUS_OK;
+    bool is_read = is_wanted(self) &&
+                   spw__read_back(store->context, self->on_disk, self->is_direct,
+                                  &packed, &figures, NULL) == SPW_STATUS_OK;
     spw__store_lock(store);
     store->figures.reads += is_read;
     store->figures.read_bytes += figures.read_bytes;

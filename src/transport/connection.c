@@ -168,6 +168,7 @@ void spw__connection_end(spw_connection *connection, const spw_error *why)
     spw__connection_end_host(connection);
     connection->is_wanted = false;
     spw__stream_tcp_shutdown(&connection->stream);
+    spw__file_window_clear(&connection->window);
     spw__send_queue_abandon(&connection->queue);
     if (!spw__connection_forget_sink(connection))
         spw__connection_stop_reading(connection);

@@ -43,14 +43,23 @@ static spw_status send_pieces(spw_connection *connection, const struct iovec *pi
 static spw_status send_file(spw_connection *connection, const spw__file_range *range,
                             size_t *ret_given, size_t *ret_sent, spw_error *error)
 {
+    struct iovec piece;
+    if (spw__file_window_get(&connection->window, connection->context, range, &piece)) {
+        spw_status status =
+            send_pieces(connection, &piece, 1, ret_given, ret_sent, error);
+        if (status == SPW_STATUS_OK)
+            spw__file_window_advance(&connection->window, *ret_sent);
+        return status;
+    }
     size_t sent = 0;
-    spw_status status =
-        spw__stream_tcp_send_file(&connection->stream, range->descriptor, range->offset,
-                                  range->size, &sent, error);
+    size_t size =
+        range->size < SEND_FILE_CALL_BYTES ? range->size : SEND_FILE_CALL_BYTES;
+    spw_status status = spw__stream_tcp_send_file(
+        &connection->stream, range->descriptor, range->offset, size, &sent, error);
     if (status != SPW_STATUS_OK && status != SPW_STATUS_AGAIN)
         return status;
     spw__count(connection->context, SPW__FIGURE_BYTES_SENT, sent);
-    *ret_given = range->size;
+    *ret_given = size;
     *ret_sent = sent;
     return SPW_STATUS_OK;
 }
@@ -62,8 +71,7 @@ static spw_status send_next(spw_connection *connection, size_t limit, size_t *re
 {
     struct iovec pieces[SPW__SOCKET_PIECES_MAX];
     spw__file_range range;
-    size_t of_file = limit < SEND_FILE_CALL_BYTES ? limit : SEND_FILE_CALL_BYTES;
-    if (spw__send_queue_next_file(&connection->queue, of_file, &range))
+    if (spw__send_queue_next_file(&connection->queue, limit, &range))
         return send_file(connection, &range, ret_given, ret_sent, error);
     size_t count =
         spw__send_queue_pieces(&connection->queue, pieces, SPW__SOCKET_PIECES_MAX,
@@ -83,6 +91,8 @@ static spw_status send_queued(spw_connection *connection, spw_error *error)
         if (status != SPW_STATUS_OK)
             return status;
         size_t whole = spw__send_queue_advance(&connection->queue, sent);
+        if (connection->queue.file_bytes == 0)
+            spw__file_window_clear(&connection->window);
         spw__count(connection->context, SPW__FIGURE_MESSAGES_SENT, whole);
         if (sent < given)
             break;

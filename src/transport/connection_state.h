@@ -15,6 +15,7 @@
 #include "spillway/connection.h"
 #include "transport/address.h"
 #include "transport/connection_host.h"
+#include "transport/file_window.h"
 #include "transport/ready_queue.h"
 #include "transport/send_queue.h"
 #include "transport/stream_tcp.h"
@@ -72,6 +73,7 @@ struct spw_connection {
     /* Of sending. */
     direction sending;
     spw__send_queue queue;
+    spw__file_window window;
     /* For a peer of the same host; see connection_host.c. */
     direction announcing;
     _Atomic(spw__connection_host *) host; /* NULL: there is none */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "file_payloads.h"
@@ -31,10 +32,32 @@ static void only_an_ordinary_file_that_can_be_read_will_do(void **state)
     assert_int_equal(fcntl(file, F_GETFD), -1);
 }
 
+static void it_is_told_what_is_cached(void **state)
+{
+    enum { SIZE = 3 << 20 };
+    static char bytes[SIZE];
+    (void)state;
+    char name[] = "/tmp/spillway-cached-XXXXXX";
+    int file = mkstemp(name);
+    assert_true(file >= 0);
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(write(file, bytes, SIZE), SIZE);
+    assert_int_equal(spw__regular_file_is_cached(file, 100, SIZE - 100), 1);
+    assert_int_equal(fsync(file), 0);
+    assert_int_equal(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+    assert_int_equal(spw__regular_file_is_cached(file, 0, SIZE), 0);
+    assert_int_equal(spw__regular_file_is_cached(file, 4095, 1), 0);
+    assert_int_equal(pread(file, bytes, SIZE, 0), SIZE);
+    assert_int_equal(spw__regular_file_is_cached(file, 4095, SIZE - 4095), 1);
+    spw__regular_file_close(file);
+    assert_int_equal(spw__regular_file_is_cached(file, 0, 1), -EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_an_ordinary_file_that_can_be_read_will_do),
+        cmocka_unit_test(it_is_told_what_is_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

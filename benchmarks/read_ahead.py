@@ -25,7 +25,6 @@ from spillway.dask import enable, hook_store
 MIB = 1 << 20
 VALUES_IN_MEMORY = 20
 BY_WEIGHT_ALONE = {
-    hook_store.ENABLED_KEY: True,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.spill-compression": False,

@@ -9,6 +9,7 @@ with our comms.
 """
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,6 @@ import numpy as np
 from distributed import Client, Nanny, Scheduler, wait
 
 import spillway.dask
-from spillway.dask import hook_store
 
 MIB = 1 << 20
 MEMORY = 4 << 30
@@ -28,7 +28,7 @@ SETTINGS = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
 }
-WAYS = {"our store": True, "Dask's": False}
+WAYS = {"our store": "", "Dask's": "store"}
 
 
 def resident_bytes(process):
@@ -86,8 +86,8 @@ async def receive(count, size):
 
 async def main(count=40, mebibytes=32):
     print(f"{'':12} growth, MiB    seconds")
-    for name, has_store in WAYS.items():
-        with dask.config.set({**SETTINGS, hook_store.ENABLED_KEY: has_store}):
+    for name, os.environ["SPILLWAY_DISABLE"] in WAYS.items():
+        with dask.config.set(SETTINGS):
             spillway.dask.enable()
             growth, took = await receive(count, mebibytes * MIB)
             spillway.dask.disable()

@@ -73,11 +73,10 @@ def _small(mode: str) -> Row:
     return Row(["sizes.py", "--range", "small", "--mode", mode], metrics)
 
 
-def _with_store(
+def _of_workers(
     program: list[str], metrics: dict[str, tuple[str, float, float | None]]
 ) -> Row:
-    environment = {"DASK_SPILLWAY__STORE__ENABLED": "true"}
-    return Row(program, metrics, environment, has_nannies=True)
+    return Row(program, metrics, has_nannies=True)
 
 
 ROWS = {
@@ -114,7 +113,7 @@ ROWS = {
         {"peak_over_payload": (LOWER + ABSOLUTE, 1.02, None)},
     ),
     "cpu_per_gb": Row(["cpu_per_gb.py"], {"cpu_s_per_gb": (LOWER, 1.0, 0.6)}),
-    "spilled_send": _with_store(
+    "spilled_send": _of_workers(
         ["spilled_send.py"],
         {
             "seconds": (LOWER, 0.6, 0.3),
@@ -124,19 +123,19 @@ ROWS = {
             "growth_bytes": (LOWER + ABSOLUTE, 16 << 20, None),
         },
     ),
-    "loop_lag": _with_store(
+    "loop_lag": _of_workers(
         ["loop_lag.py"],
         {
             "worst_s": (LOWER + ABSOLUTE, 0.02, 0.005),
             "seconds": (LOWER, 0.8, 0.6),
         },
     ),
-    "matrix_product": _with_store(
+    "matrix_product": _of_workers(
         ["matrix_product.py"],
         {"written_bytes": (LOWER + ABSOLUTE, 4e9, 3e9)},
     ),
     **{
-        f"unspilled_{job}": _with_store(
+        f"unspilled_{job}": _of_workers(
             ["unspilled.py", "--job", job], {"done_per_s": (HIGHER, 0.97, 1.0)}
         )
         for job in ("tasks", "shuffle", "merge")

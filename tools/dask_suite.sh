@@ -42,7 +42,9 @@ if [ $# = 0 ] && [ "$large" ]; then
     report_options+=(--whole)
     # The longest first, so that the two ends are near each other.
     set -- distributed/tests/test_{client,scheduler,worker,nanny,failed_workers}.py \
-        distributed/tests/test_{steal,stress,cancelled_state}.py
+        distributed/tests/test_{steal,stress,cancelled_state,worker_memory}.py \
+        distributed/tests/test_{worker_metrics,active_memory_manager,actor,spans}.py \
+        distributed/tests/test_worker_state_machine.py
 elif [ $# = 0 ]; then
     report_options+=(--whole)
     set -- distributed/comm/tests distributed/protocol/tests \

@@ -38,15 +38,15 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_codec_expand(
     spw_charge charge, spw_buffer **ret_buffer, spw_error *error);
 
 /* How many bytes a frame may take that holds size bytes.
- * Returns: 0 where there can be none: the codec only decompresses, or size is more than
- * one of its frames holds. Thread: any. */
+ * Returns: 0 where there can be none: size is more than one of its frames holds, or it
+ * is no codec. Thread: any. */
 SPW_EXPORT size_t spw_codec_bound(spw_codec_id codec, size_t size);
-/* Compress into a frame of at most out_size bytes, which says its size, fast rather
- * than well. With less room than spw_codec_bound, what does not shrink that much is
- * found out early. Borrows: data and out, during the call. Returns: the frame's size in
- * ret_size; what was written to out on failure is undefined. Thread: any. Errors:
- * LIMIT_EXCEEDED (there is not the room), UNSUPPORTED (the bound is 0),
- * INVALID_ARGUMENT (no codec), NO_MEMORY. */
+/* Compress into a frame of at most out_size bytes, which says its size unless it is of
+ * zlib, fast rather than well. With less room than spw_codec_bound, what does not
+ * shrink that much is found out early; snappy compresses nothing then. Borrows: data
+ * and out, during the call. Returns: the frame's size in ret_size; what was written to
+ * out on failure is undefined. Thread: any. Errors: LIMIT_EXCEEDED (there is not the
+ * room), UNSUPPORTED (the bound is 0), INVALID_ARGUMENT (no codec), NO_MEMORY. */
 SPW_EXPORT SPW_NODISCARD spw_status spw_codec_compress(spw_codec_id codec,
                                                        const void *data, size_t size,
                                                        void *out, size_t out_size,

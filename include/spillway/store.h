@@ -51,7 +51,7 @@ typedef struct spw_store_options {
     uint64_t in_flight_bytes; /* written at once; 0: 256 MiB; one value always may be */
     uint64_t small_bytes;     /* lighter ones stay while there are others; 0: 4 KiB */
     uint32_t threads;         /* for disks and compression; 0: two */
-    uint32_t codec;           /* spw_codec_id for what is written: NONE, LZ4 or ZSTD */
+    uint32_t codec;           /* spw_codec_id for what is written: NONE for as it is */
     uint64_t file_bytes;      /* of the first files; later ones are larger; 0: 64 MiB */
     uint64_t read_ahead_bytes; /* in memory at once by spw_entry_read_ahead; 0: none */
 } spw_store_options;

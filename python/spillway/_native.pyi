@@ -63,8 +63,8 @@ class Store:
     value of such a list. `target`: bytes in memory above which values leave;
     `in_flight`: bytes that leave at once; `small`: values of fewer bytes stay while
     there are others; `read_ahead`: bytes that may be in memory because somebody will
-    ask for them soon, 0 for none; `threads` for disks; 0 for the defaults. `codec`: "",
-    "lz4" or "zstd"."""
+    ask for them soon, 0 for none; `threads` for disks; 0 for the defaults. `codec`: by
+    Dask's name, "" for none."""
 
     def __init__(
         self,

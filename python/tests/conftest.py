@@ -50,10 +50,3 @@ def threads_are_on():
     """Also where the whole suite runs without."""
     with dask.config.set({THREADS_KEY: "auto"}):
         yield
-
-
-@pytest.fixture
-def store_is_on():
-    """Workers that are made meanwhile have stores."""
-    with dask.config.set({"spillway.store.enabled": True}):
-        yield

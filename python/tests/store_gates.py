@@ -13,7 +13,6 @@ from spillway.dask import hook_store
 
 PATIENCE_S = 30
 SETTINGS = {
-    hook_store.ENABLED_KEY: True,
     hook_store.SMALL_KEY: "1 B",
     "distributed.worker.memory.target": 0.6,
     "distributed.worker.memory.spill": False,

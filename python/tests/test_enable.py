@@ -104,7 +104,7 @@ def test_threads_that_enable_at_once_install_once(monkeypatch):
     assert is_same(entered_places(), stock)
 
 
-def test_install_that_fails_leaves_that_part_stock(monkeypatch, caplog, store_is_on):
+def test_install_that_fails_leaves_that_part_stock(monkeypatch, caplog):
     def fails(self):
         raise TypeError("cannot be made")
 

@@ -46,7 +46,8 @@ async def test_in_a_cluster(setting, tmp_path):
     enable()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DASK_CONFIG", str(config))
-        workers = [(*PRELOAD, "--no-nanny")] * 2
+        # Without a store, which decodes later and elsewhere.
+        workers = [(*PRELOAD, "--no-nanny", "--memory-limit", "0")] * 2
         async with deployed(tmp_path, (*LOOPBACK, *PRELOAD), workers) as client:
             source, target = sorted((await client.scheduler.identity())["workers"])
             made = client.map(Held, [400_000] * 2, workers=[source], pure=False)

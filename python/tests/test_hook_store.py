@@ -14,13 +14,13 @@ from distributed.spill import SpillBuffer
 
 import spillway
 import store_files
-from spillway.dask import enable, hook_store
+from spillway.dask import disable, enable, hook_store
 from spillway.dask.worker_store import WorkerStore
 
 MIB = 1 << 20
 PATIENCE_S = 60
 SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
-ON = {hook_store.ENABLED_KEY: True, hook_store.SMALL_KEY: "1 B"}
+TINY_VALUES_LEAVE = {hook_store.SMALL_KEY: "1 B"}
 BY_TARGET_ALONE = {
     "distributed.worker.memory.target": 0.6,
     "distributed.worker.memory.spill": False,
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(autouse=True)
 def store_is_on():
-    with dask.config.set(ON):
+    with dask.config.set(TINY_VALUES_LEAVE):
         enable()
         yield
 
@@ -168,16 +168,8 @@ def test_check_finds_the_installed_dask_to_match():
     assert spillway.stats()["parts"]["store"] == {"on": True, "why_off": None}
 
 
-def test_it_is_off_unless_it_is_asked_for():
-    spillway.dask.disable()
-    with dask.config.set({hook_store.ENABLED_KEY: False}):
-        enable()
-        why = spillway.stats()["parts"]["store"]["why_off"]
-    assert why == "spillway.store.enabled is not set"
-
-
 async def test_the_environment_switches_it_off(monkeypatch):
-    spillway.dask.disable()
+    disable()
     monkeypatch.setenv("SPILLWAY_DISABLE", "store")
     enable()
     async with (
@@ -414,6 +406,19 @@ async def test_two_clusters_of_one_process():
                 found = await client.gather(client.map(checksum, kept))
                 assert found == [checksum(noise(i)) for i in range(60)]
             assert spillway.stats()["store"]["stores"] == 2
+
+
+async def test_a_store_that_disable_left_ends_with_its_worker():
+    before = spillway.stats()["store"]["stores"]
+    async with Scheduler(**SCHEDULER) as scheduler:
+        worker = await Worker(scheduler.address)
+        store = worker.data
+        disable()
+        store["x"] = 1
+        assert spillway.stats()["store"]["stores"] == before + 1
+        await worker.close()
+        assert spillway.stats()["store"]["stores"] == before
+        assert store["x"] == 1
 
 
 async def test_restarting_and_retiring():

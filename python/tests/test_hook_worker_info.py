@@ -18,7 +18,7 @@ async def identity_of_a_worker():
         return scheduler.identity()["workers"][worker.address]
 
 
-async def test_shows_in_the_schedulers_identity(store_is_on):
+async def test_shows_in_the_schedulers_identity():
     enable()
     said = (await identity_of_a_worker())["spillway"]
     assert said == {

@@ -98,7 +98,7 @@ def test_object_without_a_signature_is_a_mismatch(monkeypatch):
 
 
 @pytest.mark.parametrize("broken", manifest.HOOKS)
-def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog, store_is_on):
+def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog):
     stock_tcp = backends["tcp"]
     with monkeypatch.context() as patch:
         patch.setattr(*holder_and_name(OWN_OBJECT[broken]), changed)
@@ -125,9 +125,7 @@ def test_broken_hook_stays_stock_alone(broken, monkeypatch, caplog, store_is_on)
 @pytest.mark.parametrize(
     "version", ["2024.12.1", "2026.8.1", "2031.1.0+4.g12ab", "mine"]
 )
-def test_unknown_version_that_matches_is_on_with_a_notice(
-    version, monkeypatch, caplog, store_is_on
-):
+def test_unknown_version_that_matches_is_on_with_a_notice(version, monkeypatch, caplog):
     monkeypatch.setattr(distributed, "__version__", version)
     enable()
     assert set(stats()["hooks"].values()) == {in_force.ON}

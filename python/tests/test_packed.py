@@ -68,7 +68,6 @@ TOTAL = total(Recorded())
 def started():
     """A cluster of two whose workers have stores. Nobody drops replicas in it."""
     options = {
-        "spillway.store.enabled": True,
         "distributed.scheduler.active-memory-manager.start": False,
     }
     with dask.config.set(options):

@@ -15,7 +15,7 @@ import spillway
 import store_files
 from comm_pairs import comms, exchanged
 from spillway import _native
-from spillway.dask import checksums, enable, hook_store, packed, undecoded
+from spillway.dask import checksums, enable, packed, undecoded
 from spillway.dask.decode import value_of
 from stored_values import LIVE, ON_DISK, PACKED, spoil, store
 from test_packed import TOTAL, Recorded, total, unpickled_here
@@ -44,7 +44,6 @@ async def started(scheduler, target, stack, **options):
 async def workers(target, **options):
     """A client, a worker that keeps all in memory, and one with a target."""
     settings = {
-        hook_store.ENABLED_KEY: True,
         "distributed.scheduler.active-memory-manager.start": False,
     }
     with dask.config.set(settings):

@@ -183,7 +183,7 @@ def test_without_the_c_library_gives_zeros_and_the_reason():
 
 
 @pytest.mark.timeout(60)
-async def test_client_run_collects_it_from_every_worker(store_is_on):
+async def test_client_run_collects_it_from_every_worker():
     enable()
     async with (
         distributed.LocalCluster(

@@ -3,6 +3,7 @@ workers that leave, connections that end, actors, deployed workers."""
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 
 import dask
+import psutil
 import pytest
 from distributed import Client, Scheduler, Worker, wait
 
@@ -72,6 +74,46 @@ async def test_a_worker_that_is_killed(moment):
         now = await figures(client)
         assert sum(one["writes"] for one in now) > 0
         assert sum(one["losses"] + one["failures"] for one in now) == 0
+
+
+# Just above the limit
+
+
+def fill(share, size, dask_worker):
+    """Put values into a worker until it uses so much of what it may."""
+    resident = psutil.Process().memory_info().rss
+    missing = share * dask_worker.memory_manager.memory_limit - resident
+    for number in range(int(missing / size)):
+        dask_worker.data[f"mine-{number}"] = noise(number, size)
+
+
+def weights(dask_worker):
+    figures = dask_worker.data.figures()
+    return {tier: figures[tier]["weight"] for tier in ("live", "packed", "on_disk")} | {
+        "leaving": figures["leaving_bytes"],
+        "status": dask_worker.status.name,
+    }
+
+
+async def test_of_what_is_a_little_too_much_little_leaves():
+    """5% above the share at which Dask spills: at most 15% of the data leave."""
+    settings = {
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": 0.7,
+    }
+    with dask.config.set(settings):
+        async with cluster(n_workers=1, memory_limit="1 GiB") as client:
+            await client.run(functools.partial(fill, 0.75, 4 * MIB))
+            seen = []
+            async with asyncio.timeout(PATIENCE_S):
+                while len(seen) < 20 or seen[-1] != seen[-20]:  # for two seconds
+                    seen += (await client.run(weights)).values()
+                    await asyncio.sleep(0.1)
+            now = seen[-1]
+            total = now["live"] + now["packed"] + now["on_disk"]
+            assert total > 400 * MIB
+            assert now["leaving"] == 0 and now["status"] == "running"
+            assert 0.03 * total < now["on_disk"] < 0.15 * total
 
 
 # A file system without room
@@ -228,7 +270,6 @@ async def test_a_deployed_worker_has_the_store_by_a_preload(nanny, tmp_path):
             *("--memory-limit", "256 MiB"),
             *("--local-directory", str(tmp_path)),
             nanny,
-            DASK_SPILLWAY__STORE__ENABLED="True",
             PYTHONPATH=os.path.dirname(__file__),  # where its functions are
         ):
             await client.wait_for_workers(1)

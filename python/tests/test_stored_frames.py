@@ -141,12 +141,12 @@ def decompressed(sent):
     return merge_and_deserialize(sent.header, frames)
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "zlib"])
 @pytest.mark.parametrize(
     "to, is_plain",
     [
         (OURS_TO_OURS, False),
-        (Recipient(takes_files=True, compares=False, codec="lz4"), {"zstd"}),
+        (Recipient(takes_files=True, compares=False, codec="lz4"), {"zstd", "zlib"}),
         (OURS_TO_STOCK, True),
         (BY_STOCK, True),
         (Recipient(takes_files=False, compares=False, codec="lz4"), True),

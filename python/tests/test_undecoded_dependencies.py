@@ -186,7 +186,8 @@ def names(*values):
 
 @contextlib.asynccontextmanager
 async def two_workers():
-    """A client, its workers, and what says where a task is to run."""
+    """A client, its workers without stores, which decode what comes as it comes, and
+    what says where a task is to run."""
     enable()
     with dask.config.set({"distributed.scheduler.validate": True}):
         async with (
@@ -197,6 +198,7 @@ async def two_workers():
                 protocol="tcp://",
                 dashboard_address=None,
                 asynchronous=True,
+                memory_limit=None,
             ) as cluster,
             Client(cluster, asynchronous=True) as client,
         ):

@@ -184,7 +184,7 @@ spw_status spw_codec_expand(spw_context *context, spw_codec_id codec, const void
 size_t spw_codec_bound(spw_codec_id codec, size_t size)
 {
     const spw__codec_ops *ops = look_up(codec);
-    return ops == NULL || ops->bound == NULL ? 0 : ops->bound(size);
+    return ops == NULL ? 0 : ops->bound(size);
 }
 
 spw_status spw_codec_compress(spw_codec_id codec, const void *data, size_t size,
@@ -194,9 +194,6 @@ spw_status spw_codec_compress(spw_codec_id codec, const void *data, size_t size,
     const spw__codec_ops *ops = look_up(codec);
     if (ops == NULL)
         return no_codec(codec, error);
-    if (ops->bound == NULL)
-        return spw__error_set(error, SPW_STATUS_UNSUPPORTED, 0,
-                              "%s frames are only read here, not written", ops->name);
     if (ops->bound(size) == 0)
         return spw__error_set(error, SPW_STATUS_UNSUPPORTED, 0,
                               "no %s frame can hold %zu bytes", ops->name, size);

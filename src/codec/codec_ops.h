@@ -40,10 +40,10 @@ typedef struct spw__codec_ops {
     spw_status (*expand)(const void *data, size_t size, spw__plain_output *output,
                          spw_error *error);
 
-    /* What a frame of size bytes may take at most; 0: one frame cannot hold them. NULL,
-     * as is compress: what no peer of ours needs to be sent. */
+    /* What a frame of size bytes may take at most; 0: one frame cannot hold them. */
     size_t (*bound)(size_t size);
-    /* Compress size bytes (0 allowed) into one frame, which says its size.
+    /* Compress size bytes (0 allowed) into one frame, which says its size if frames of
+     * this codec do.
      * Errors: LIMIT_EXCEEDED (out_size is too small), NO_MEMORY. */
     spw_status (*compress)(const void *data, size_t size, void *out, size_t out_size,
                            size_t *ret_size, spw_error *error);

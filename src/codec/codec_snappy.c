@@ -42,10 +42,30 @@ static spw_status decompress(const void *data, size_t size, void *out, size_t ou
     return SPW_STATUS_OK;
 }
 
+static size_t bound(size_t size)
+{
+    return size > UINT32_MAX ? 0 : snappy_max_compressed_length(size);
+}
+
+static spw_status compress(const void *data, size_t size, void *out, size_t out_size,
+                           size_t *ret_size, spw_error *error)
+{
+    size_t written = out_size;
+    if (snappy_compress(data, size, out, &written) != SNAPPY_OK)
+        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                              "snappy wants room for %zu bytes, not %zu, to compress "
+                              "%zu",
+                              bound(size), out_size, size);
+    *ret_size = written;
+    return SPW_STATUS_OK;
+}
+
 const spw__codec_ops spw__codec_snappy = {
     .id = SPW_CODEC_SNAPPY,
     .name = "snappy",
     .highest_ratio = HIGHEST_RATIO,
     .plain_size = plain_size,
     .decompress = decompress,
+    .bound = bound,
+    .compress = compress,
 };

@@ -121,10 +121,36 @@ static spw_status expand(const void *data, size_t size, spw__plain_output *outpu
     return status;
 }
 
+static size_t bound(size_t size)
+{
+    size_t most = compressBound(size);
+    return most > size ? most : 0; /* it has wrapped */
+}
+
+static spw_status compress_frame(const void *data, size_t size, void *out,
+                                 size_t out_size, size_t *ret_size, spw_error *error)
+{
+    uLongf written = out_size;
+    switch (compress2(out, &written, data, size, Z_DEFAULT_COMPRESSION)) {
+    case Z_OK:
+        *ret_size = written;
+        return SPW_STATUS_OK;
+    case Z_MEM_ERROR:
+        return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
+                              "no memory for a zlib compressor");
+    default:
+        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                              "%zu bytes do not compress to a zlib frame of %zu", size,
+                              out_size);
+    }
+}
+
 const spw__codec_ops spw__codec_zlib = {
     .id = SPW_CODEC_ZLIB,
     .name = "zlib",
     .highest_ratio = HIGHEST_RATIO,
     .decompress = decompress,
     .expand = expand,
+    .bound = bound,
+    .compress = compress_frame,
 };

@@ -165,6 +165,13 @@ static size_t worthwhile(uint64_t size)
 
 enum { COMPRESS_FROM_BYTES = 4096 };
 
+/* As little as may be, so that what does not shrink is found out early. */
+static size_t room_for(const spw_store *store, size_t size)
+{
+    return store->codec == SPW_CODEC_SNAPPY ? spw_codec_bound(store->codec, size)
+                                            : worthwhile(size);
+}
+
 /* The slice, or what it is compressed. Returns: in ret_slice, with a reference of the
  * caller's. */
 static void compress_slice(spw_store *store, const spw_slice *slice,
@@ -177,13 +184,13 @@ static void compress_slice(spw_store *store, const spw_slice *slice,
         (void)spw_buffer_ref(slice->buffer);
         return;
     }
-    size_t room = worthwhile(slice->size);
+    size_t room = room_for(store, slice->size);
     spw_status status =
         spw_buffer_create(store->context, room, SPW_CHARGE_SPILLING, &buffer, NULL);
     if (status == SPW_STATUS_OK)
         status = spw_codec_compress(store->codec, spw_slice_data(slice), slice->size,
                                     spw_buffer_data(buffer), room, &size, NULL);
-    if (status != SPW_STATUS_OK) {
+    if (status != SPW_STATUS_OK || size > worthwhile(slice->size)) {
         /* It does not shrink, or memory is short: it is written as it is. */
         spw_buffer_unref(buffer);
         (void)spw_buffer_ref(slice->buffer);

@@ -5,6 +5,7 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/options.h"
+#include "spillway/codec.h"
 #include "store/arrival.h"
 
 static const uint64_t IN_FLIGHT_BYTES = 256 << 20;
@@ -18,10 +19,10 @@ static spw_status check(const spw_store_options *options, spw_error *error)
         ops->unref == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a store needs all of the object operations");
-    if (options->codec != SPW_CODEC_NONE && options->codec != SPW_CODEC_LZ4 &&
-        options->codec != SPW_CODEC_ZSTD)
+    if (options->codec != SPW_CODEC_NONE &&
+        spw_codec_bound((spw_codec_id)options->codec, 1) == 0)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                              "a store cannot write with codec %u; lz4 and zstd it can",
+                              "a store cannot write with codec %u: there is none",
                               options->codec);
     return SPW_STATUS_OK;
 }

@@ -169,9 +169,8 @@ static destination decide(spw_store *store, spw__arrival *arrival, uint64_t weig
     const spw_store_figures *figures = &store->figures;
     if (store->is_closed || store->segments == NULL)
         return TO_MEMORY;
-    uint64_t used =
-        figures->live.weight + figures->packed.weight - store->apart_weight +
-        store->arriving_weight;
+    uint64_t used = figures->live.weight + figures->packed.weight -
+                    store->apart_weight + store->arriving_weight;
     if (used <= store->target_bytes && weight <= store->target_bytes - used) {
         spw__arrival_reserve(arrival, weight);
         return TO_RESERVED;

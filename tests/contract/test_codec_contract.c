@@ -66,6 +66,13 @@ static codec_subject zlib = {SPW_CODEC_ZLIB, "zlib", false, frame_write,
                              PEERS("\x78\x9c\x2b\x2e\xc8\xcc\xc9\x29\x4f\xac\x54\x28"
                                    "\x1e\x3a\x0c\0\x6d\xdd\x47\xa5")};
 
+static codec_subject snappy_own = {
+    SPW_CODEC_SNAPPY, "snappy", true, write_own,
+    PEERS("\xb4\x01\x20spillway \xfe\x09\0\xfe\x09\0\xaa\x09\0")};
+static codec_subject zlib_own = {SPW_CODEC_ZLIB, "zlib", false, write_own,
+                                 PEERS("\x78\x9c\x2b\x2e\xc8\xcc\xc9\x29\x4f\xac"
+                                       "\x54\x28\x1e\x3a\x0c\0\x6d\xdd\x47\xa5")};
+
 #define GUARD_BYTES ((size_t)64)
 #define GUARD 0xA5
 
@@ -555,10 +562,15 @@ int main(void)
         CONTRACT(zlib),
         CONTRACT(lz4_own),
         CONTRACT(zstd_own),
+        CONTRACT(snappy_own),
+        CONTRACT(zlib_own),
         CASE(compresses_into_the_room_or_says_so, lz4_own),
         CASE(compresses_into_the_room_or_says_so, zstd_own),
+        CASE(compresses_into_the_room_or_says_so, zlib_own),
         CASE(text_and_zeros_shrink, lz4_own),
         CASE(text_and_zeros_shrink, zstd_own),
+        CASE(text_and_zeros_shrink, snappy_own),
+        CASE(text_and_zeros_shrink, zlib_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

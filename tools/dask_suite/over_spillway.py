@@ -5,8 +5,7 @@
 It acts as it is imported, which is before Dask's conftest: distributed.utils_test keeps
 a copy of the configuration that it finds, and goes back to it for each test.
 
-With WITH_STORE in the environment workers have the store, in which also the tests' tiny
-values leave memory.
+The tests' values are tiny, and leave memory all the same.
 
 Some tests go to Tornado's classes by name, as the comm tests do, whose fixture puts
 Tornado's backend back: they find ours under these names. TLS and WebSocket stay Dask's.
@@ -36,16 +35,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     session.config.getoption("--figures").write_text(figures, encoding="utf-8")
 
 
-STORE = {"ENABLED": "True", "SMALL": "1 B"}
-
-
 def put_under_dask() -> None:
-    if os.environ.get("WITH_STORE"):
-        import dask
+    import dask
 
-        for name, value in STORE.items():
-            os.environ[f"DASK_SPILLWAY__STORE__{name}"] = value
-        dask.config.refresh()
+    os.environ["DASK_SPILLWAY__STORE__SMALL"] = "1 B"
+    dask.config.refresh()
     # For the processes that tests start: they inherit the environment, and not always
     # the configuration, where enable() says the same. Dask reads it when imported.
     for role in ROLES:

@@ -94,8 +94,6 @@ def enable() -> None:
             reason = switches.why_off(hook.OFF_WITH, names)
             if reason is None and switches.ALL in hook.OFF_WITH:
                 reason = unsupported
-            if reason is None and hasattr(hook, "why_unwanted"):
-                reason = hook.why_unwanted()
             if reason is None:
                 reason = _put_in_force(hook)
             states[hook.NAME] = reason or in_force.ON

@@ -2,7 +2,7 @@
 
 Whole or not at all: everything is made first, and then put in place at once. A worker
 that spills nothing has a dict, and one may have been given a mapping of its user's;
-both stay. It is being tried out: without `spillway.store.enabled` nothing is done.
+both stay.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import dask
-
 from spillway.dask import manifest, switches
 
 NAME = "store"
 OFF_WITH = (switches.ALL, switches.STORE)
 
-ENABLED_KEY = "spillway.store.enabled"
 SMALL_KEY = "spillway.store.small"
 
 IN_FLIGHT_PARTS = 16
 """Of what a worker may have in memory this part is written at once: it is there until
 it is on disk, and what is waiting to be has no other effect."""
+
+CODECS = ("lz4", "snappy", "zlib", "zstd")
+"""What values may be compressed by. Dask has these, and what is registered with it."""
 
 LOOKS = 64
 """So often is looked at the process's memory while what it may have comes in."""
@@ -39,13 +39,6 @@ _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 def check() -> str | None:
     """Why this hook cannot be installed, None when it can."""
     return manifest.mismatch(NAME)
-
-
-def why_unwanted() -> str | None:
-    """Why nobody wants it, None when somebody does."""
-    if dask.config.get(ENABLED_KEY, False):
-        return None
-    return f"{ENABLED_KEY} is not set"
 
 
 async def install(worker: Any) -> None:
@@ -132,7 +125,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
         small=configured_bytes(SMALL_KEY) or 0,
         read_ahead=int(manager.memory_limit * READ_AHEAD_SHARE),
-        codec=codec if codec in ("lz4", "zstd") else "",
+        codec=codec if codec in CODECS else "",
         excess=excess,
         high=_spill_bytes(manager) - aim if manager.memory_spill_fraction else None,
         look_every=manager.memory_limit // LOOKS,

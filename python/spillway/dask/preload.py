@@ -12,6 +12,7 @@ from typing import Any
 from distributed import Client, Nanny, Scheduler, Worker
 
 from spillway import in_force, process_stats
+from spillway.dask import hook_store
 from spillway.dask.enable import enable, enter, leave
 
 logger = logging.getLogger("spillway")
@@ -35,6 +36,7 @@ async def dask_setup(server: Any) -> None:
 async def dask_teardown(server: Any) -> None:
     """Leave the server, and its last figures."""
     leave(server)
+    hook_store.remove(server)  # disable() leaves it to a worker that goes on
     process_stats.stop_writing(server, _role(server))
 
 

@@ -62,23 +62,6 @@ static void unknown_numbers_are_refused(void **state)
     counted_context_close(&counted);
 }
 
-static void what_peers_need_not_be_sent_is_not_written(void **state)
-{
-    (void)state;
-    static const spw_codec_id READ_ONLY[] = {SPW_CODEC_SNAPPY, SPW_CODEC_ZLIB};
-    for (size_t i = 0; i < sizeof READ_ONLY / sizeof READ_ONLY[0]; i++) {
-        char out[100];
-        size_t written = 77;
-        spw_error error;
-        assert_int_equal(spw_codec_bound(READ_ONLY[i], 4), 0);
-        assert_int_equal(spw_codec_compress(READ_ONLY[i], "abcd", 4, out, sizeof out,
-                                            &written, &error),
-                         SPW_STATUS_UNSUPPORTED);
-        assert_true(strstr(error.message, "only read here") != NULL);
-        assert_int_equal(written, 77);
-    }
-}
-
 static void a_claim_is_held_against_the_ratio(void **state)
 {
     (void)state;
@@ -104,7 +87,6 @@ int main(void)
         cmocka_unit_test(names_are_dasks),
         cmocka_unit_test(other_names_are_no_codec),
         cmocka_unit_test(unknown_numbers_are_refused),
-        cmocka_unit_test(what_peers_need_not_be_sent_is_not_written),
         cmocka_unit_test(a_claim_is_held_against_the_ratio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -402,7 +402,8 @@ static void a_closed_store_answers_everybody(void **state)
 static void compressed_values_come_back(void **state)
 {
     torture *t = *state;
-    const spw_codec_id codecs[] = {SPW_CODEC_LZ4, SPW_CODEC_ZSTD};
+    const spw_codec_id codecs[] = {SPW_CODEC_LZ4, SPW_CODEC_ZSTD, SPW_CODEC_ZLIB,
+                                   SPW_CODEC_SNAPPY};
     for (size_t i = 0; i < COUNT_OF(codecs); i++) {
         store_fixture f;
         spw_entry *entry;
@@ -430,7 +431,7 @@ static void options_that_cannot_be_are_refused(void **state)
     assert_status(spw_store_create(t->context, &options, &store, &error),
                   INVALID_ARGUMENT);
     options.ops = stored_object_ops;
-    options.codec = SPW_CODEC_SNAPPY;
+    options.codec = 77;
     assert_status(spw_store_create(t->context, &options, &store, &error),
                   INVALID_ARGUMENT);
     spw_store_directory nowhere = {.path = "/nonexistent/spillway"};

@@ -23,14 +23,15 @@ Process = Path
 
 @contextlib.contextmanager
 def cluster(plane: str, **options: Any) -> Iterator[Any]:
-    """A client of a cluster of its own; `options` are LocalCluster's. On Spillway each
-    worker must have the store, which the environment asks for, and at the end have used
-    it."""
+    """A client of a cluster of its own; `options` are LocalCluster's, with one thread a
+    worker unless they say otherwise. On Spillway each worker must have the store, and
+    at the end have used it."""
     enable(plane)
     from distributed import Client, LocalCluster
 
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", **options}
     with (
-        LocalCluster(threads_per_worker=1, dashboard_address=":0", **options) as made,
+        LocalCluster(**options) as made,
         Client(made) as client,
     ):
         client.wait_for_workers(options["n_workers"])

@@ -110,8 +110,15 @@ void spw__read_ahead_end(spw_entry *entry, bool is_used)
     if (!entry->is_ahead)
         return;
     spw_store_figures *figures = &entry->store->figures;
+    spw__eviction_order *order = &entry->store->order;
     uint64_t bytes = spw_payload_bytes(entry->forms.packed);
+    /* It is among others of its class, which is another one from now on. */
+    bool is_waiting = entry->turn == SPW__TURN_WAITING;
+    if (is_waiting)
+        spw__order_remove(order, entry);
     entry->is_ahead = false;
+    if (is_waiting)
+        spw__order_add(order, entry);
     entry->store->ahead_bytes -= bytes;
     if (is_used)
         figures->ahead_used_bytes += bytes;

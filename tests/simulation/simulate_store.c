@@ -194,7 +194,11 @@ static void acquire(world *w, slot *s)
     spw_status status = spw_entry_acquire(entry, &object, &error);
     if (status == SPW_STATUS_OK) {
         stored_object_check(object, number, size);
-        *h = (hold){.entry = entry, .object = object, .number = number, .size = size};
+        *h = (hold){.entry = entry,
+                    .object = object,
+                    .is_pinned = true,
+                    .number = number,
+                    .size = size};
         w->acquired++;
         return;
     }
@@ -251,13 +255,16 @@ static void let_go(world *w, hold *h)
     *h = (hold){0};
     if (had.object != NULL) {
         stored_object_check(had.object, had.number, had.size);
-        stored_object *object = had.object;
-        spw_entry_unpin(had.entry);
-        if (one_in(w, 2)) {
-            spw_entry_revive(had.entry, object);
-        } else {
-            stored_object_unref(object);
+        if (had.is_pinned) {
+            spw_entry_unpin(had.entry);
+            had.is_pinned = false;
+            *h = had;
+            return;
         }
+        if (one_in(w, 2))
+            spw_entry_revive(had.entry, had.object);
+        else
+            stored_object_unref(had.object);
         spw_entry_unref(had.entry);
     } else if (had.payload != NULL) {
         /* It is as it was, whatever became of its entry. */
@@ -364,6 +371,15 @@ static void trouble_disk(world *w)
     }
 }
 
+/* One of an entry, or of one whose object somebody still has. entry may be NULL. */
+static void read_ahead(world *w, spw_entry *entry)
+{
+    const hold *h = &w->holds[below(w, HELD)];
+    if (h->object != NULL && !h->is_pinned)
+        entry = h->entry;
+    w->ahead += entry != NULL && spw_entry_read_ahead(entry);
+}
+
 static void act(world *w)
 {
     slot *s = &w->slots[below(w, SLOTS)];
@@ -413,8 +429,7 @@ static void act(world *w)
         work(w);
         break;
     case 15:
-        if (is_there && spw_entry_read_ahead(s->entry))
-            w->ahead++;
+        read_ahead(w, s->entry);
         break;
     default:
         if (one_in(w, 16))
@@ -467,14 +482,17 @@ static void close_world(world *w)
 {
     disk_fault_during(0, NULL, NULL);
     w->objects.during = NULL;
-    for (int i = 0; i < HELD; i++)
+    for (int i = 0; i < HELD; i++) {
+        let_go(w, &w->holds[i]); /* unpinned, and then given back */
         let_go(w, &w->holds[i]);
+    }
     if (one_in(w, 2)) {
         /* All that is there comes out. */
         calm_disk();
         for (int i = 0; i < SLOTS; i++)
             if (w->slots[i].entry != NULL && !w->slots[i].is_lost) {
                 acquire(w, &w->slots[i]);
+                let_go(w, &w->holds[0]);
                 let_go(w, &w->holds[0]);
             }
     }

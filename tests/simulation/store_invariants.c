@@ -16,6 +16,7 @@ void world_require(const world *w, bool condition, const char *what)
 typedef struct tiers {
     uint64_t counts[3], weights[3]; /* live, packed, on disk */
     uint64_t apart, ahead;
+    uint64_t first_to_go; /* weight of those read ahead that may leave */
 } tiers;
 
 static void tally(tiers *all, const spw_entry *entry)
@@ -30,6 +31,8 @@ static void tally(tiers *all, const spw_entry *entry)
         all->apart += entry->weight - spw__entry_counted_weight(entry);
     if (entry->is_ahead)
         all->ahead += spw_payload_bytes(forms->packed);
+    if (entry->is_ahead && entry->turn == SPW__TURN_WAITING)
+        all->first_to_go += entry->weight;
 }
 
 static void check_entry(const world *w, const spw_entry *entry)
@@ -91,6 +94,8 @@ void world_check(const world *w)
         check_entry(w, entry);
         tally(&all, entry);
     }
+    world_require(w, all.first_to_go == store->order.classes[SPW__CLASS_AHEAD].weight,
+                  "others are among those read ahead, or they among others");
     world_require(w, store->ahead_bytes <= store->read_ahead_bytes,
                   "more is read ahead than may be");
     world_require(w, store->reading_ahead > 0 || all.ahead == store->ahead_bytes,

@@ -19,8 +19,9 @@ typedef struct slot {
 
 /* Something that was got from an entry, and is given back later. */
 typedef struct hold {
-    spw_entry *entry;      /* pinned; NULL: none */
+    spw_entry *entry;      /* NULL: none */
     stored_object *object; /* of it */
+    bool is_pinned;        /* else it is only that somebody still has the object */
     spw_payload *payload;  /* or its bytes */
     unsigned number;
     size_t size;

@@ -98,6 +98,43 @@ end:
     close_store(&f, entries);
 }
 
+/* Its object left memory while somebody had it, and is given back where the bytes have
+ * come meanwhile. */
+static void bug_one_that_was_revived_stayed_among_those_read_ahead(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    spw_entry *entries[COUNT];
+    void *objects[2];
+    assert_ok(open_store(t, &f, 1 << 20, 0, entries));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(spw_entry_acquire(entries[i], &objects[i], NULL));
+        spw_entry_unpin(entries[i]);
+        assert_int_equal(spw_store_evict(f.store, SIZE), SIZE);
+        work(&f);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(spw_entry_read_ahead(entries[i]));
+        assert_true(read_one(&f));
+        assert_int_equal(spw_entry_forms(entries[i]), AHEAD);
+    }
+    for (int i = 0; i < 2; i++) {
+        spw_entry_revive(entries[i], objects[i]);
+        assert_int_equal(spw_entry_forms(entries[i]),
+                         SPW_ENTRY_LIVE | SPW_ENTRY_ON_DISK);
+    }
+    assert_null(f.store->order.classes[SPW__CLASS_AHEAD].entries.first);
+    assert_int_equal(f.store->order.classes[SPW__CLASS_AHEAD].weight, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(spw_store_evict(f.store, SIZE), SIZE);
+        work(&f);
+        assert_int_equal(spw_entry_forms(entries[i]), SPW_ENTRY_ON_DISK);
+    }
+    assert_int_equal(spw_store_evict(f.store, SIZE), -1);
+    assert_ok(store_fixture_check(t, entries[0], 0, SIZE));
+    close_store(&f, entries);
+}
+
 static void only_so_much_at_once(void **state)
 {
     torture *t = *state;
@@ -258,6 +295,7 @@ int main(void)
         SCENARIO(who_comes_need_not_wait_for_a_disk),
     };
     const struct CMUnitTest tests[] = {
+        SCENARIO(bug_one_that_was_revived_stayed_among_those_read_ahead),
         SCENARIO(only_so_much_at_once),
         SCENARIO(who_comes_before_it_has_begun_reads_at_once),
         SCENARIO(one_that_is_removed_is_not_read),

@@ -164,6 +164,22 @@ def test_a_replaced_value_is_the_new_one(make):
     assert store.figures()["on_disk"]["count"] == 0
 
 
+def test_what_is_changed_in_place_lasts_until_the_value_leaves_again(make):
+    store = make(target=1000)
+    store["x"] = np.zeros(100)
+    store["x"][0] = 1  # before it is written: kept
+    assert store.evict() > 0
+    until(lambda: list(store.slow) == ["x"])
+    gc.collect()
+    store["x"][1] = 2  # of what has a copy on disk: lost with the object
+    assert store["x"].tolist()[:2] == [1, 2]
+    assert store.evict() > 0
+    until(lambda: list(store.slow) == ["x"])
+    gc.collect()
+    assert store["x"].tolist()[:2] == [1, 0]
+    assert store.figures()["writes"] == 1
+
+
 @pytest.mark.parametrize("length", [10, 1 << 17, 1 << 20])
 def test_a_pickle_with_long_parts_comes_back(length):
     value = [b"x" * length, {"a": "y" * length, "b": np.arange(5)}]

@@ -159,14 +159,13 @@ async def test_by_every_way_between_workers(way, monkeypatch):
         assert await user == TOTAL
 
 
-async def test_a_task_reads_back_what_it_needs_and_no_more():
+async def test_what_a_task_waits_for_comes_to_memory():
     async with workers(share(1)) as (client, here, there):
         futures = await made_at(client, here, 3)
         user = client.submit(total, *futures, workers=[there.address])
         assert await user == TOTAL
         figures = there.data.figures()
-        assert figures["received"] == figures["unpacks"] == 3
-        assert figures["written_bytes"] < 1000  # of the result
+        assert figures["received"] == 0 and figures["unpacks"] == 3
 
 
 @contextlib.contextmanager
@@ -183,15 +182,22 @@ def files_up_to(size):
 async def test_a_disk_that_fails_costs_no_value():
     async with workers(share(1)) as (client, here, there):
         futures = await made_at(client, here, 4)
+        keys, address = [future.key for future in futures], there.address
         with files_up_to(2 * SIZE):
+            await client.run_on_scheduler(
+                lambda dask_scheduler: dask_scheduler.request_acquire_replicas(
+                    address, keys, stimulus_id="test"
+                )
+            )
+            async with asyncio.timeout(60):
+                while not there.data.figures()["failures"]:
+                    await asyncio.sleep(0.01)
             users = [
-                client.submit(total, future, workers=[there.address], pure=False)
+                client.submit(total, future, workers=[address], pure=False)
                 for future in futures
             ]
             assert await client.gather(users) == [TOTAL] * 4
-        figures = there.data.figures()
-        assert figures["failures"] >= 1
-        assert figures["received"] < 4
+        assert there.data.figures()["received"] < 4
 
 
 async def test_beyond_max_spill_it_comes_to_memory():

@@ -54,7 +54,6 @@ async def install(worker: Any) -> None:
     store = _make(worker, asyncio.get_running_loop())
     try:
         runner = TaskRunner(worker, store, _memory_room(worker))
-        gather_dep = packed.around(runner.gather_dep, store)
         handlers = {"gather": packed.around(worker.handlers["gather"], store)}
         get_data = store_get_data.handler_for(worker, store)
         if get_data is not None:
@@ -67,7 +66,7 @@ async def install(worker: Any) -> None:
     _installed[worker] = weakref.finalize(worker, _end, store, port)
     packed.listen_at(port)
     manager.data = worker.state.data = store
-    worker.execute, worker.gather_dep = runner.execute, gather_dep
+    worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
     worker.handlers.update(handlers)
 
 

@@ -17,7 +17,8 @@ from dask.sizeof import sizeof
 _receiver: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "spillway_packed_receiver", default=None
 )
-"""The worker's store for which a task asks for data."""
+"""The worker's store for which a task asks for data, and whether that is to come to
+memory whatever room there is."""
 
 _ports: dict[int, int] = {}
 """Where workers of this process listen that have a store, and how many there."""
@@ -64,10 +65,11 @@ def _sizeof(value: Packed) -> int:
 
 
 @contextlib.contextmanager
-def wanted_by(store: Any) -> Iterator[None]:
+def wanted_by(store: Any, in_memory: bool = False) -> Iterator[None]:
     """Within it, replies with data that this task reads, and tasks that it starts, have
-    `Packed` in them for values, which are for a worker's store."""
-    token = _receiver.set(store)
+    `Packed` in them for values, which are for a worker's store: in memory, or where the
+    store has room for them."""
+    token = _receiver.set((store, in_memory))
     try:
         yield
     finally:
@@ -88,8 +90,8 @@ def around(receive: Any, store: Any) -> Any:
 def receiver() -> Any:
     """The library's store that decides where values go which this task is about to
     read; None where nobody does."""
-    store = _receiver.get()
-    return None if store is None else store.native
+    store, in_memory = _receiver.get() or (None, True)
+    return None if in_memory else store.native
 
 
 def port_in(address: str) -> int | None:

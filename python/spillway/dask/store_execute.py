@@ -25,7 +25,7 @@ from distributed.worker_state_machine import (
 )
 
 from spillway import _native
-from spillway.dask import hook_store, store_metrics, store_packer
+from spillway.dask import hook_store, packed, store_metrics, store_packer
 from spillway.dask.store_read_ahead import ReadAhead
 from spillway.dask.store_readers import Readers
 from spillway.dask.stored_form import NOTHING
@@ -74,10 +74,16 @@ class TaskRunner:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._store.forget_prepared, key)
 
-    async def gather_dep(self, *args: Any, **kwargs: Any) -> Any:
-        """As Worker.gather_dep. What was received counts as being received for as long
-        as more comes than can leave."""
-        event = await self._gather(*args, **kwargs)
+    async def gather_dep(
+        self, worker: str, to_gather: Any, *args: Any, **kw: Any
+    ) -> Any:
+        """As Worker.gather_dep. What a task waits for comes to memory, and others leave
+        for it; what nobody does, to where there is room. It counts as being received
+        for as long as more comes than can leave."""
+        tasks = self._worker().state.tasks
+        is_waited_for = any(tasks[key].waiters for key in to_gather if key in tasks)
+        with packed.wanted_by(self._store, in_memory=is_waited_for):
+            event = await self._gather(worker, to_gather, *args, **kw)
         await self._store.wait_for_room()
         return event
 

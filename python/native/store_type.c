@@ -132,41 +132,62 @@ static void store_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* Either way of putting an object in. */
-static PyObject *put_by(PyObject *object, PyObject *args,
-                        spw_status (*put)(spw_store *, const char *, size_t, void *,
-                                          uint64_t, spw_entry **, spw_error *))
-{
+/* What put and put_spilled are given; the value is borrowed. */
+typedef struct put_arguments {
     const char *key;
     Py_ssize_t key_size;
     PyObject *value;
     uint64_t weight;
-    spw_entry *entry;
-    spw_error error;
-    spw_status status;
-    if (!PyArg_ParseTuple(args, "s#OO&", &key, &key_size, &value, bytes_argument,
-                          &weight))
-        return NULL;
-    Py_INCREF(value);
-    Py_BEGIN_ALLOW_THREADS;
-    status =
-        put(store_behind(object), key, (size_t)key_size, value, weight, &entry, &error);
-    Py_END_ALLOW_THREADS;
-    if (status != SPW_STATUS_OK) {
-        Py_DECREF(value);
-        return stored_values_raise(module_state_of(object), &error);
-    }
-    return entry_wrap(object, entry, value);
+} put_arguments;
+
+/* false with an exception set. */
+static bool put_parse(PyObject *args, put_arguments *ret_arguments)
+{
+    return PyArg_ParseTuple(args, "s#OO&", &ret_arguments->key,
+                            &ret_arguments->key_size, &ret_arguments->value,
+                            bytes_argument, &ret_arguments->weight) != 0;
 }
 
+/* The entry, if the store has taken the value's reference, which else is given back. */
+static PyObject *put_answer(PyObject *object, PyObject *value, spw_entry *entry,
+                            spw_status status, const spw_error *error)
+{
+    if (status == SPW_STATUS_OK)
+        return entry_wrap(object, entry, value);
+    Py_DECREF(value);
+    return stored_values_raise(module_state_of(object), error);
+}
+
+/* With the GIL: it neither blocks nor calls back, and is for the event loop. */
 static PyObject *store_put(PyObject *object, PyObject *args)
 {
-    return put_by(object, args, spw_store_put);
+    put_arguments given;
+    spw_entry *entry = NULL;
+    spw_error error;
+    if (!put_parse(args, &given))
+        return NULL;
+    Py_INCREF(given.value);
+    spw_status status =
+        spw_store_put(store_behind(object), given.key, (size_t)given.key_size,
+                      given.value, given.weight, &entry, &error);
+    return put_answer(object, given.value, entry, status, &error);
 }
 
 static PyObject *store_put_spilled(PyObject *object, PyObject *args)
 {
-    return put_by(object, args, spw_store_put_spilled);
+    put_arguments given;
+    spw_entry *entry = NULL;
+    spw_error error;
+    spw_status status;
+    if (!put_parse(args, &given))
+        return NULL;
+    Py_INCREF(given.value);
+    Py_BEGIN_ALLOW_THREADS;
+    status =
+        spw_store_put_spilled(store_behind(object), given.key, (size_t)given.key_size,
+                              given.value, given.weight, &entry, &error);
+    Py_END_ALLOW_THREADS;
+    return put_answer(object, given.value, entry, status, &error);
 }
 
 /* Returns: what put_packed answers; NO_MEMORY with an exception set where the frames

@@ -116,12 +116,6 @@ void spw__arrivals_clear(spw_store *store)
 
 /* ----- on disk ----- */
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + SPW__SEGMENT_ALIGNMENT - 1) &
-           ~(uint64_t)(SPW__SEGMENT_ALIGNMENT - 1);
-}
-
 spw_status spw__arrival_plan(spw__arrival *arrival, const spw_slice *header,
                              const uint64_t *sizes, uint64_t count, spw_error *error)
 {
@@ -142,7 +136,7 @@ spw_status spw__arrival_plan(spw__arrival *arrival, const spw_slice *header,
                            .size = size,
                            .plain_size = size};
         status = spw_payload_append(plan, &slice, error);
-        offset += aligned(size);
+        offset += spw__segment_space(size);
     }
     if (status != SPW_STATUS_OK) {
         spw_payload_free(plan);
@@ -156,7 +150,7 @@ uint64_t spw__arrival_range_bytes(const spw__arrival *arrival)
 {
     size_t last = spw_payload_count(arrival->on_disk) - 1;
     const spw_slice *slice = &spw_payload_slices(arrival->on_disk)[last];
-    return slice->offset + aligned(slice->size);
+    return slice->offset + spw__segment_space(slice->size);
 }
 
 /* ----- being put ----- */

@@ -252,13 +252,6 @@ static void seal(spw__segments *segments, spw__segment *segment)
     note_if_sparse(segments, segment);
 }
 
-/* What a range takes, so that the next one begins where it should. */
-static uint64_t space_for(uint64_t bytes)
-{
-    uint64_t mask = SPW__SEGMENT_ALIGNMENT - 1;
-    return (bytes + mask) & ~mask;
-}
-
 /* Returns: whether a directory's limit has the room. */
 static bool is_within_limit(const directory *in, uint64_t space)
 {
@@ -275,7 +268,7 @@ static bool fits_open(const directory *in, uint64_t space)
 static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
                  spw__range *ret_range)
 {
-    uint64_t space = space_for(bytes);
+    uint64_t space = spw__segment_space(bytes);
     *ret_range =
         (spw__range){.segment = segment, .offset = segment->used, .bytes = bytes};
     segment->used += space;
@@ -296,7 +289,7 @@ static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
 static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
                       uint64_t *ret_capacity, spw__range *ret_range)
 {
-    uint64_t space = space_for(bytes);
+    uint64_t space = spw__segment_space(bytes);
     for (; *index < segments->count; ++*index) {
         directory *in = &segments->directories[*index];
         if (fits_open(in, space)) {
@@ -320,7 +313,7 @@ static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t
                         spw__range *ret_range)
 {
     directory *in = segment->in;
-    uint64_t space = space_for(bytes);
+    uint64_t space = spw__segment_space(bytes);
     bool is_own = segment->capacity == space;
     lock_all(segments);
     bool is_done = true;
@@ -432,7 +425,7 @@ spw_file *spw__range_file(const spw__range *range)
  * so that nobody writes there meanwhile. */
 static void cut(spw__segments *segments, spw__segment *segment, const spw__range *range)
 {
-    uint64_t space = space_for(range->bytes);
+    uint64_t space = spw__segment_space(range->bytes);
     if (segment->is_sealed || range->offset + space != segment->used)
         return;
     /* If that fails, what comes next is written over it: nobody was given it. */
@@ -449,8 +442,8 @@ static bool give_back(spw__segments *segments, spw__range *range, bool is_writte
     if (segment == NULL || !is_of_this_process(segments))
         return false;
     lock_all(segments);
-    assert(segment->wanted >= space_for(range->bytes));
-    segment->wanted -= space_for(range->bytes);
+    assert(segment->wanted >= spw__segment_space(range->bytes));
+    segment->wanted -= spw__segment_space(range->bytes);
     segments->figures.range_bytes -= range->bytes;
     if (!is_written)
         cut(segments, segment, range);

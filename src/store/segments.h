@@ -21,6 +21,13 @@ enum {
     SPW__SEGMENT_ALIGNMENT = 64    /* where each range begins */
 };
 
+/* What bytes take, so that what lies behind them begins where it should. */
+static inline uint64_t spw__segment_space(uint64_t bytes)
+{
+    uint64_t mask = SPW__SEGMENT_ALIGNMENT - 1;
+    return (bytes + mask) & ~mask;
+}
+
 /* bytes of a segment, from offset on. Holds it until it is released. */
 typedef struct spw__range {
     spw__segment *segment; /* NULL: none */

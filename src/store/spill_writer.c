@@ -28,17 +28,11 @@ enum { THROUGH_BYTES = 4 << 20 };
 
 static const char zeros[SPW__SEGMENT_ALIGNMENT];
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + SPW__SEGMENT_ALIGNMENT - 1) &
-           ~(uint64_t)(SPW__SEGMENT_ALIGNMENT - 1);
-}
-
 static uint64_t range_bytes(const spw_payload *payload)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < spw_payload_count(payload); i++)
-        bytes += aligned(spw_payload_slices(payload)[i].size);
+        bytes += spw__segment_space(spw_payload_slices(payload)[i].size);
     return bytes > 0 ? bytes : SPW__SEGMENT_ALIGNMENT;
 }
 
@@ -120,7 +114,8 @@ static spw_status add_slice(pending *p, const spw_slice *slice, spw_slice *ret_o
     ret_on_disk->checksum = spw__checksum(data, slice->size);
     spw_status status = add_part(p, data, slice->size, error);
     return status == SPW_STATUS_OK
-               ? add_part(p, zeros, aligned(slice->size) - slice->size, error)
+               ? add_part(p, zeros, spw__segment_space(slice->size) - slice->size,
+                          error)
                : status;
 }
 

@@ -166,11 +166,10 @@ typedef enum destination { TO_MEMORY, TO_RESERVED, TO_DISK } destination;
 /* Room in memory is the arrival's at once. With the lock. */
 static destination decide(spw_store *store, spw__arrival *arrival, uint64_t weight)
 {
-    const spw_store_figures *figures = &store->figures;
     if (store->is_closed || store->segments == NULL)
         return TO_MEMORY;
-    uint64_t used = figures->live.weight + figures->packed.weight -
-                    store->apart_weight + store->arriving_weight;
+    uint64_t used =
+        spw__store_staying(store) + store->leaving_weight + store->arriving_weight;
     if (used <= store->target_bytes && weight <= store->target_bytes - used) {
         spw__arrival_reserve(arrival, weight);
         return TO_RESERVED;

@@ -158,8 +158,7 @@ void spw__window_wrote(spw_value_sink *base, size_t size)
     half->used += size;
     if (sink->filled < slice_of(sink)->size)
         return;
-    size_t over = (size_t)(sink->end % SPW__SEGMENT_ALIGNMENT);
-    size_t gap = over > 0 ? SPW__SEGMENT_ALIGNMENT - over : 0;
+    size_t gap = (size_t)(spw__segment_space(sink->end) - sink->end);
     memset(data + size, 0, gap);
     half->used += gap;
     sink->end += gap;

@@ -10,15 +10,14 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from spillway.dask.worker_store import LIVE, PACKED
+
 MOST_SORTED = 256
 """Dask sorts all tasks that are ready to tell more than the first of them. Of a longer
 queue the first has to do."""
 
 MOST_DEPENDENCIES = 64
 """Of each task so many are looked at."""
-
-IN_MEMORY = 1 | 2
-"""Forms of an entry."""
 
 
 class ReadAhead:
@@ -52,5 +51,5 @@ class ReadAhead:
         for task in ready.peekn(count):
             for dependency in itertools.islice(task.dependencies, MOST_DEPENDENCIES):
                 entry = self._store.entry(dependency.key)
-                if entry is not None and not entry.forms & IN_MEMORY:
+                if entry is not None and not entry.forms & (LIVE | PACKED):
                     yield entry

@@ -68,6 +68,8 @@ static spw_status pack_into(spw_entry *entry, spw__spill *spill, spw_error *erro
     spw__leaving_uncount(entry);
     if (status == SPW_STATUS_OK)
         spw__spill_add(spill, entry, packed);
+    else
+        entry->cannot_leave = true; /* nor for the store, which would ask again */
     return status;
 }
 

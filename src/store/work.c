@@ -59,8 +59,8 @@ static bool pack_one(spw_store *store, spw_entry *entry, spw__spill *spill,
     spw__store_lock(store);
     store->figures.pack_ns += took;
     store->figures.packs++;
-    spw__leaving_uncount(entry);
     if (status == SPW_STATUS_OK) {
+        spw__leaving_uncount(entry);
         spw__spill_add(spill, entry, packed);
         return true;
     }
@@ -69,10 +69,11 @@ static bool pack_one(spw_store *store, spw_entry *entry, spw__spill *spill,
     entry->cannot_leave = true;
     store->figures.failures++;
     spw__entry_detach(entry, false, &forms); /* if it was removed meanwhile */
-    (void)pthread_cond_broadcast(&store->changed);
     spw__store_unlock(store);
     spw__forms_clear(store, &forms);
     spw__store_lock(store);
+    spw__leaving_uncount(entry);
+    (void)pthread_cond_broadcast(&store->changed);
     if (!entry->is_removed) {
         ret_event->kind = SPW_STORE_FAILED;
         ret_event->entry = spw_entry_ref(entry);

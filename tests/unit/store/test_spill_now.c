@@ -131,6 +131,21 @@ static void one_that_cannot_be_packed_stays_its_owners(void **state)
     close_store(&f, entries, NULL);
 }
 
+static void one_that_cannot_be_packed_is_asked_once(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    spw_entry *entries[COUNT], *large;
+    assert_ok(open_store(t, &f, entries));
+    stored_object *object = stored_object_create(&f.objects, 9, LARGE);
+    object->cannot_pack = true;
+    assert_ok(spw_store_put(f.store, "a key", 5, object, LARGE, &large, &t->error));
+    assert_status(spw_entry_spill(large, &t->error), UNSUPPORTED);
+    assert_int_equal(spw_entry_forms(large), SPW_ENTRY_LIVE);
+    assert_int_equal(store_fixture_figures(&f).leaving_bytes, 0);
+    close_store(&f, entries, large);
+}
+
 static void one_that_waits_to_leave_is_written_by_who_asks(void **state)
 {
     torture *t = *state;
@@ -154,6 +169,7 @@ int main(void)
         SCENARIO(one_that_came_drives_nobody_out),
         SCENARIO(others_that_come_meanwhile_stay_as_well),
         SCENARIO(one_that_cannot_be_packed_stays_its_owners),
+        SCENARIO(one_that_cannot_be_packed_is_asked_once),
         SCENARIO(one_that_waits_to_leave_is_written_by_who_asks),
     };
     int failures = cmocka_run_group_tests(scenarios, NULL, NULL) +

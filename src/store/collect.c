@@ -2,10 +2,12 @@
  * left in files of which little is, moves to others, byte by byte, so that those can be
  * closed too. On a thread of the store, one at a time. */
 #include <assert.h>
+#include <errno.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "context/log.h"
+#include "memory/checksum.h"
 #include "memory/payload_slices.h"
 #include "platform/spill_file.h"
 #include "store/store_state.h"
@@ -41,10 +43,56 @@ static size_t find(spw_store *store, const spw__segment *segment, move *moves)
     return count;
 }
 
-static spw_status copy(spw_store *store, const spw__range *from, const spw__range *to,
-                       spw_error *error)
+/* What was copied of the slices with checksums, from one to the next. */
+typedef struct seen {
+    const spw_slice *next, *end;
+    uint64_t bytes; /* of the next one */
+    spw__checksum_state sum;
+} seen;
+
+static bool has_checksum(const spw_slice *slice)
+{
+    return slice->kind == SPW_MEMORY_FILE && slice->size > 0 &&
+           (slice->flags & SPW_SLICE_HAS_CHECKSUM) != 0;
+}
+
+/* See size bytes of a file, from offset on, behind those that were seen before: a disk
+ * may lie once, and what it said is not to be kept for ever. Where slices do not lie in
+ * order, those that have been passed are left to who reads them. Returns: false if they
+ * are not what was written. */
+static bool see(seen *all, const char *data, size_t size, uint64_t offset)
+{
+    while (all->next < all->end) {
+        const spw_slice *slice = all->next;
+        uint64_t from = slice->offset + all->bytes, left = slice->size - all->bytes;
+        if (!has_checksum(slice) || from < offset) {
+            all->next++;
+            continue;
+        }
+        if (from - offset >= size)
+            return true;
+        size_t lead = (size_t)(from - offset);
+        size_t step = left < size - lead ? (size_t)left : size - lead;
+        if (all->bytes == 0)
+            spw__checksum_begin(&all->sum);
+        spw__checksum_add(&all->sum, data + lead, step);
+        all->bytes += step;
+        if (step < left)
+            return true;
+        all->next++;
+        all->bytes = 0;
+        if (spw__checksum_end(&all->sum) != slice->checksum)
+            return false;
+    }
+    return true;
+}
+
+static spw_status copy(spw_store *store, const spw_payload *on_disk,
+                       const spw__range *from, const spw__range *to, spw_error *error)
 {
     spw_buffer *buffer;
+    const spw_slice *slices = spw_payload_slices(on_disk);
+    seen all = {.next = slices, .end = slices + spw_payload_count(on_disk)};
     int source = spw_file_descriptor(spw__range_file(from));
     int target = spw_file_descriptor(spw__range_file(to));
     size_t room = from->bytes < COPY_BYTES ? from->bytes : COPY_BYTES;
@@ -56,6 +104,8 @@ static spw_status copy(spw_store *store, const spw__range *from, const spw__rang
         size_t size = from->bytes - done < room ? from->bytes - done : room;
         void *data = spw_buffer_data(buffer);
         int answer = spw__spill_file_read(source, data, size, from->offset + done);
+        if (answer >= 0 && !see(&all, data, size, from->offset + done))
+            answer = -EIO;
         if (answer >= 0)
             answer = spw__spill_file_write(
                 target, &(spw__spill_part){.data = data, .size = size}, 1,
@@ -119,7 +169,7 @@ static spw_status move_one(spw_store *store, move *one, const spw__range *from,
     spw_status status = spw__segments_reserve(store->segments, from->bytes, &to, error);
     if (status != SPW_STATUS_OK)
         return status;
-    status = copy(store, from, &to, error);
+    status = copy(store, one->on_disk, from, &to, error);
     if (status == SPW_STATUS_OK)
         status = relocate(store, one->on_disk, from, &to, &on_disk, error);
     if (status == SPW_STATUS_OK)

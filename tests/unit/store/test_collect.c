@@ -1,0 +1,122 @@
+/* Space given back, a step at a time: what moves from files of which little is wanted.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "disk_fault.h"
+#include "spillway/stored_ranges.h"
+#include "store/store_state.h"
+#include "store_fixture.h"
+
+/* Three fit in a file. */
+enum { SIZE = 100000, FILE_BYTES = 400000, IN_FILE = 3, COUNT = IN_FILE + 1 };
+
+static void open_stepped(torture *t, store_fixture *f)
+{
+    *f = (store_fixture){.objects.context = t->context};
+    private_place_open(&f->place);
+    spw_store_directory directory = {.path = f->place.directory};
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    options.ops = stored_object_ops;
+    options.self = &f->objects;
+    options.directories = &directory;
+    options.directory_count = 1;
+    options.file_bytes = FILE_BYTES;
+    assert_ok(spw__store_create(t->context, &options, 0, &f->store, NULL));
+}
+
+static void run_jobs(const store_fixture *f)
+{
+    while (spw__worker_pool_run_one(f->store->pool))
+        ;
+}
+
+/* A file of which one value is left, and one that is not full. number: of the values,
+ * which says of how many slices they are. Returns: how much is on disk. */
+static uint64_t leave_one(torture *t, store_fixture *f, unsigned number,
+                          spw_entry **entries)
+{
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_ok(store_fixture_put_packed(t, f, number, SIZE, &entries[i]));
+        assert_ok(spw_entry_spill(entries[i], NULL));
+    }
+    assert_int_equal(store_fixture_figures(f).files, 2);
+    store_fixture_remove_all(&entries[1], IN_FILE - 1);
+    return store_fixture_figures(f).disk_bytes;
+}
+
+static void what_is_left_moves_and_the_file_goes(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    spw_entry *entries[COUNT];
+    open_stepped(t, &f);
+    uint64_t before = leave_one(t, &f, 1, entries);
+    run_jobs(&f);
+    assert_true(store_fixture_figures(&f).moved_bytes >= SIZE);
+    assert_true(store_fixture_figures(&f).disk_bytes < before);
+    assert_int_equal(store_fixture_figures(&f).files, 1);
+    assert_ok(store_fixture_check(t, entries[0], 1, SIZE));
+    spw_store_remove(entries[0]);
+    spw_store_remove(entries[COUNT - 1]);
+    store_fixture_close(&f);
+}
+
+/* A disk that lies once, while bytes move: what it said was written, and the file in
+ * which they were right was closed. */
+static void bug_a_move_kept_what_a_disk_said_wrong(void **state)
+{
+    torture *t = *state;
+    static const uint64_t BITS[] = {0, 8 * 700, 8 * (64 + SIZE - 1)};
+    for (size_t i = 0; i < COUNT_OF(BITS); i++) {
+        store_fixture f;
+        spw_entry *entries[COUNT];
+        open_stepped(t, &f);
+        uint64_t before = leave_one(t, &f, 3, entries);
+        disk_fault_corrupt(1, BITS[i]);
+        run_jobs(&f);
+        assert_int_equal(store_fixture_figures(&f).moved_bytes, 0);
+        assert_int_equal(store_fixture_figures(&f).disk_bytes, before);
+        assert_ok(store_fixture_check(t, entries[0], 3, SIZE));
+        spw_store_remove(entries[0]);
+        spw_store_remove(entries[COUNT - 1]);
+        store_fixture_close(&f);
+    }
+    assert_int_equal(t->log_lines, COUNT_OF(BITS));
+    assert_non_null(strstr(t->last_log_line, "stays as it is"));
+}
+
+/* Slices that are larger than what is copied at once. */
+static void large_slices_move_too(void **state)
+{
+    torture *t = *state;
+    enum { LARGE = 9 << 20 };
+    store_fixture f;
+    spw_entry *entries[4];
+    assert_ok(store_fixture_open(t, &f, 0));
+    for (unsigned i = 0; i < 4; i++) {
+        assert_ok(store_fixture_put_packed(t, &f, 3, i == 0 ? LARGE : 2 * LARGE,
+                                           &entries[i]));
+        assert_ok(spw_entry_spill(entries[i], NULL));
+    }
+    spw_entry *last; /* which seals the first file */
+    assert_ok(store_fixture_put_packed(t, &f, 3, LARGE, &last));
+    assert_ok(spw_entry_spill(last, NULL));
+    store_fixture_remove_all(&entries[1], 3);
+    while (store_fixture_figures(&f).moved_bytes < LARGE)
+        (void)sched_yield();
+    assert_ok(store_fixture_check(t, entries[0], 3, LARGE));
+    spw_store_remove(entries[0]);
+    spw_store_remove(last);
+    store_fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCENARIO(what_is_left_moves_and_the_file_goes),
+        SCENARIO(bug_a_move_kept_what_a_disk_said_wrong),
+        SCENARIO(large_slices_move_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -15,4 +15,13 @@ void spw__regular_file_close(int descriptor);
  * 0. Errors: EACCES, ENOMEM and others. */
 int spw__regular_file_is_cached(int descriptor, uint64_t offset, size_t size);
 
+/* Which file a descriptor is of: as long as one of a file is open, no other has the
+ * same device and number. */
+typedef struct spw__file_facts {
+    uint64_t device, number;
+    uint64_t bytes; /* where it ends, now */
+} spw__file_facts;
+/* Errors: EBADF, EIO and others. */
+int spw__regular_file_describe(int descriptor, spw__file_facts *ret_facts);
+
 #endif

@@ -26,6 +26,17 @@ void spw__regular_file_close(int descriptor)
     (void)close(descriptor);
 }
 
+int spw__regular_file_describe(int descriptor, spw__file_facts *ret_facts)
+{
+    struct stat about;
+    if (fstat(descriptor, &about) < 0)
+        return -errno;
+    *ret_facts = (spw__file_facts){.device = (uint64_t)about.st_dev,
+                                   .number = (uint64_t)about.st_ino,
+                                   .bytes = (uint64_t)about.st_size};
+    return 0;
+}
+
 /* cachestat would do, from Linux 6.5 on. The mapping is never touched: a file that is
  * cut meanwhile does no harm. */
 int spw__regular_file_is_cached(int descriptor, uint64_t offset, size_t size)

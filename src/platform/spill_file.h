@@ -32,6 +32,17 @@ int spw__spill_file_create(const char *directory);
  * the file, memory and size are all multiples of SPW__DIRECT_BYTES. Returns: a
  * descriptor as above. Errors: EINVAL and others, where there is no such way. */
 int spw__spill_file_open_direct(int descriptor);
+/* Let others see that whoever made a file wants it, until the last descriptor goes that
+ * was made by this one being duplicated, or handed to another process. Errors: ENOLCK
+ * and others, where the file system knows of no such thing. */
+int spw__spill_file_hold(int descriptor);
+/* Open the same file once more, for reading, apart from how descriptor has it open: it
+ * does not hold what that one holds. Returns: a descriptor as above. Errors: EMFILE,
+ * EACCES and others. */
+int spw__spill_file_reopen(int descriptor);
+/* Returns: 1 if somebody holds a file in another way than this descriptor, 0 if nobody
+ * does. Errors: as spw__spill_file_hold. */
+int spw__spill_file_is_held(int descriptor);
 /* Write all the parts, behind each other from offset on. What was written before an
  * error stays in the file. Errors: ENOSPC, EDQUOT, EFBIG, EIO and others. */
 int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t count,

@@ -65,17 +65,44 @@ int spw__spill_file_create(const char *directory)
     }
 }
 
-int spw__spill_file_open_direct(int descriptor)
+/* By the only name that it has. */
+static int open_again(int descriptor, int flags)
 {
-    /* It has no other name. Memory that was read or written by two descriptors of one
-     * file in turn is the same: the kernel sees to that, page by page. */
     char name[sizeof "/proc/self/fd/" + 11];
     (void)snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
-    int flags = fcntl(descriptor, F_GETFL);
-    if (flags < 0)
-        return -errno;
-    int answer = open(name, (flags & O_ACCMODE) | O_CLOEXEC | O_DIRECT);
+    int answer = open(name, flags | O_CLOEXEC);
     return answer >= 0 ? answer : -errno;
+}
+
+int spw__spill_file_open_direct(int descriptor)
+{
+    /* Memory that was read or written by two descriptors of one file in turn is the
+     * same: the kernel sees to that, page by page. */
+    int flags = fcntl(descriptor, F_GETFL);
+    return flags >= 0 ? open_again(descriptor, (flags & O_ACCMODE) | O_DIRECT) : -errno;
+}
+
+/* A lock of the open file, not of the process: it goes neither when another descriptor
+ * of the same file is closed, as open_direct's is all the time, nor as long as one that
+ * was passed on is open. */
+int spw__spill_file_hold(int descriptor)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    return fcntl(descriptor, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+}
+
+int spw__spill_file_reopen(int descriptor)
+{
+    return open_again(descriptor, O_RDONLY);
+}
+
+int spw__spill_file_is_held(int descriptor)
+{
+    /* What would be in the way of a lock that is never taken. */
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(descriptor, F_OFD_GETLK, &lock) != 0)
+        return -errno;
+    return lock.l_type != F_UNLCK ? 1 : 0;
 }
 
 /* The parts from *index on, of which skipped bytes of the first are written already, as

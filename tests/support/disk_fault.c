@@ -59,6 +59,17 @@ static void let_others_act(disk_fault_way way)
         disk.function(disk.argument, way);
 }
 
+static int count_open(int answer)
+{
+    if (answer >= DESCRIPTORS_MAX)
+        abort(); /* more than a test may have */
+    if (answer >= 0) {
+        is_ours[answer] = true;
+        io_fault_descriptor(1);
+    }
+    return answer;
+}
+
 int __real_spw__spill_file_create(const char *directory);
 int __wrap_spw__spill_file_create(const char *directory);
 int __wrap_spw__spill_file_create(const char *directory)
@@ -68,13 +79,19 @@ int __wrap_spw__spill_file_create(const char *directory)
     let_others_act(DISK_FAULT_CREATING);
     if (answer == 0)
         answer = __real_spw__spill_file_create(directory);
-    if (answer >= DESCRIPTORS_MAX)
-        abort(); /* more than a test may have */
-    if (answer >= 0) {
-        is_ours[answer] = true;
-        io_fault_descriptor(1);
-    }
-    return answer;
+    return count_open(answer);
+}
+
+int __real_spw__spill_file_reopen(int descriptor);
+int __wrap_spw__spill_file_reopen(int descriptor);
+int __wrap_spw__spill_file_reopen(int descriptor)
+{
+    size_t limit;
+    int answer = io_fault_enter(CALL_SPILL_REOPEN, &limit);
+    let_others_act(DISK_FAULT_REOPENING);
+    if (answer == 0)
+        answer = __real_spw__spill_file_reopen(descriptor);
+    return count_open(answer);
 }
 
 /* Only spill files count: others were opened by whoever tests. */

@@ -1,8 +1,8 @@
 /* A disk that fails on demand: the calls of platform/spill_file.h pass through here as
  * sockets' do through io_fault.h, which arms and counts them ("spill_create",
- * "spill_write", "spill_read"). Its files count as open descriptors until
- * spw__regular_file_close. Thread: arm only while no other thread does I/O, or from
- * within what disk_fault_during calls. */
+ * "spill_write", "spill_read", "spill_reopen"). Its files count as open descriptors
+ * until spw__regular_file_close. Thread: arm only while no other thread does I/O, or
+ * from within what disk_fault_during calls. */
 #ifndef SPW_TESTS_DISK_FAULT_H
 #define SPW_TESTS_DISK_FAULT_H
 
@@ -23,9 +23,11 @@ void disk_fault_cut(uint64_t n);
 typedef enum disk_fault_way {
     DISK_FAULT_READING = 1 << 0,
     DISK_FAULT_WRITING = 1 << 1,
-    DISK_FAULT_CREATING = 1 << 2
+    DISK_FAULT_CREATING = 1 << 2,
+    DISK_FAULT_REOPENING = 1 << 3
 } disk_fault_way;
-/* Call function in the middle of each read, write or creation of those ways, on its
+/* Call function in the middle of each read, write, creation or opening again of those
+ * ways, on its
  * thread: half is done. NULL: no more. */
 void disk_fault_during(unsigned ways,
                        void (*function)(void *argument, disk_fault_way way),

@@ -27,6 +27,7 @@ static const struct {
     [CALL_SEND] = {"send", EPIPE, true, true},
     [CALL_SEND_FILE] = {"send_file", EIO, true, true},
     [CALL_FILE_VERIFY] = {"file_verify", EIO},
+    [CALL_FILE_DESCRIBE] = {"file_describe", EIO},
     [CALL_RECEIVE] = {"receive", ECONNRESET, true, true},
     [CALL_SET_REUSE_ADDRESS] = {"set_reuse_address", ENOMEM},
     [CALL_SET_V6_ONLY] = {"set_v6_only", ENOMEM},
@@ -56,6 +57,7 @@ static const struct {
     [CALL_SPILL_CREATE] = {"spill_create", ENOSPC},
     [CALL_SPILL_WRITE] = {"spill_write", ENOSPC},
     [CALL_SPILL_READ] = {"spill_read", EIO},
+    [CALL_SPILL_REOPEN] = {"spill_reopen", EMFILE},
     [CALL_POLLER_OPEN] = {"poller_open", EMFILE},
     [CALL_POLLER_ADD] = {"poller_add", ENOSPC},
     [CALL_POLLER_REARM] = {"poller_rearm", ENOMEM},
@@ -225,6 +227,8 @@ PASS_ON(CALL_SET_CONGESTION, socket_set_congestion, (int descriptor, const char 
         (descriptor, name))
 
 PASS_ON(CALL_FILE_VERIFY, regular_file_verify, (int descriptor), (descriptor))
+PASS_ON(CALL_FILE_DESCRIBE, regular_file_describe,
+        (int descriptor, spw__file_facts *ret_facts), (descriptor, ret_facts))
 PASS_ON(CALL_POLLER_ADD, poller_add,
         (int poller, int descriptor, unsigned ready, uint64_t tag),
         (poller, descriptor, ready, tag))

@@ -14,6 +14,7 @@ typedef enum io_call {
     CALL_SEND,
     CALL_SEND_FILE,
     CALL_FILE_VERIFY,
+    CALL_FILE_DESCRIBE,
     CALL_RECEIVE,
     CALL_SET_REUSE_ADDRESS,
     CALL_SET_V6_ONLY,
@@ -49,6 +50,7 @@ typedef enum io_call {
     CALL_SPILL_CREATE,
     CALL_SPILL_WRITE,
     CALL_SPILL_READ,
+    CALL_SPILL_REOPEN,
     CALL_COUNT
 } io_call;
 

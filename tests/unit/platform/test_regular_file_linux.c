@@ -53,11 +53,32 @@ static void it_is_told_what_is_cached(void **state)
     assert_int_equal(spw__regular_file_is_cached(file, 0, 1), -EBADF);
 }
 
+static void it_is_told_which_file_it_is(void **state)
+{
+    (void)state;
+    spw__file_facts one, same, other;
+    int file = file_open(), another = file_open();
+    int duplicate = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    assert_int_equal(spw__regular_file_describe(file, &one), 0);
+    assert_int_equal(one.bytes, 0);
+    assert_int_equal(pwrite(file, "x", 1, 99), 1);
+    assert_int_equal(spw__regular_file_describe(duplicate, &same), 0);
+    assert_int_equal(spw__regular_file_describe(another, &other), 0);
+    assert_int_equal(same.bytes, 100);
+    assert_true(same.device == one.device && same.number == one.number);
+    assert_true(other.device != one.device || other.number != one.number);
+    spw__regular_file_close(duplicate);
+    spw__regular_file_close(another);
+    spw__regular_file_close(file);
+    assert_int_equal(spw__regular_file_describe(file, &one), -EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_an_ordinary_file_that_can_be_read_will_do),
         cmocka_unit_test(it_is_told_what_is_cached),
+        cmocka_unit_test(it_is_told_which_file_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -331,6 +331,40 @@ static void a_file_is_cut(void **state)
     assert_int_equal(spw__spill_file_cut(-1, 3), -EBADF);
 }
 
+static void who_holds_a_file_is_seen_in_another_way_to_it(void **state)
+{
+    private_place *place = *state;
+    char back[3];
+    spw__spill_part part = {"abc", 3};
+    int file = spw__spill_file_create(place->directory);
+    int again = spw__spill_file_reopen(file), third = spw__spill_file_reopen(again);
+    assert_true(file >= 0 && again >= 0 && third >= 0);
+    assert_int_equal(fcntl(again, F_GETFL) & O_ACCMODE, O_RDONLY);
+    assert_true(fcntl(again, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(spw__spill_file_is_held(again), 0);
+    assert_int_equal(spw__spill_file_hold(file), 0);
+    assert_int_equal(spw__spill_file_hold(file), 0);
+    assert_int_equal(spw__spill_file_is_held(again), 1);
+    assert_int_equal(spw__spill_file_is_held(third), 1);
+    assert_int_equal(spw__spill_file_is_held(file), 0); /* by another */
+    /* That some other descriptor goes says nothing; one that was passed on holds. */
+    spw__regular_file_close(third);
+    assert_int_equal(spw__spill_file_is_held(again), 1);
+    int passed = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    assert_true(passed >= 0);
+    assert_int_equal(spw__spill_file_write(file, &part, 1, 0), 0);
+    spw__regular_file_close(file);
+    assert_int_equal(spw__spill_file_is_held(again), 1);
+    spw__regular_file_close(passed);
+    assert_int_equal(spw__spill_file_is_held(again), 0);
+    assert_int_equal(spw__spill_file_read(again, back, 3, 0), 0);
+    assert_memory_equal(back, "abc", 3);
+    spw__regular_file_close(again);
+    assert_int_equal(spw__spill_file_hold(again), -EBADF);
+    assert_int_equal(spw__spill_file_is_held(again), -EBADF);
+    assert_true(spw__spill_file_reopen(again) < 0);
+}
+
 static void what_fails_is_told(void **state)
 {
     private_place *place = *state;
@@ -364,6 +398,7 @@ int main(void)
         TEST_AT(a_file_that_ends_before_is_told),
         TEST_AT(a_file_that_may_not_grow_is_told),
         TEST_AT(a_file_is_cut),
+        TEST_AT(who_holds_a_file_is_seen_in_another_way_to_it),
         TEST_AT(what_fails_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

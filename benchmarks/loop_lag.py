@@ -3,10 +3,18 @@ read back, and deleted, and how long all of that takes.
 
 Every few milliseconds the loop is asked to call back. How late it does is its lag, less
 what the garbage collector took meanwhile, which is no part of a data plane.
+
+Of a bare loop (``--plane none``) it is how late a loop is that has nothing to do, in a
+process of which one other thread makes the same values, writes them past the system's
+cache and reads them back: what the machine does to any loop beside such work.
 """
 
 import argparse
+import asyncio
 import json
+import mmap
+import os
+import tempfile
 import time
 from typing import Any
 
@@ -71,13 +79,45 @@ async def stop_probe(dask_worker: Any) -> list[float]:
     return dask_worker.lag_probe.stop()
 
 
+PIECE_BYTES = 4 << 20
+"""Written and read at once."""
+
+
+def make_write_and_read(count: int, size: int) -> None:
+    """What one thread does beside a bare loop."""
+    with tempfile.TemporaryFile() as file, mmap.mmap(-1, PIECE_BYTES) as through:
+        direct = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDWR | os.O_DIRECT)
+        try:
+            for number in range(count):
+                value = counted_values.make_plain(number, size)
+                for start in range(0, size, PIECE_BYTES):
+                    through[:] = value[start : start + PIECE_BYTES].data
+                    os.pwrite(direct, through, start)
+            for _ in range(count):
+                for start in range(0, size, PIECE_BYTES):
+                    os.preadv(direct, [through], start)
+        finally:
+            os.close(direct)
+
+
+async def beside_a_bare_loop(count: int, size: int) -> list[float]:
+    """All lags of a loop beside that, in order of size."""
+    probe = Probe()
+    await asyncio.to_thread(make_write_and_read, count, size)
+    return probe.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plane", choices=["stock", "spillway"], required=True)
+    parser.add_argument("--plane", choices=["stock", "spillway", "none"], required=True)
     parser.add_argument("--count", type=int, default=16)
     parser.add_argument("--mib", type=int, default=256)
     arguments = parser.parse_args()
     size = arguments.mib << 20
+    if arguments.plane == "none":
+        lags = asyncio.run(beside_a_bare_loop(arguments.count, size))
+        print(json.dumps({"worst_s": lags[-1], "p99_s": lags[int(len(lags) * 0.99)]}))
+        return
     with cluster(arguments.plane, n_workers=1, memory_limit="2GiB") as client:
         from distributed import wait
 

@@ -56,6 +56,8 @@ class Row:
     has_nannies: bool = False
     """Its workers are started by nannies, with malloc settings: Dask's, or ours. Stock
     is run a third time, with ours."""
+    bare: str | None = None
+    """A metric that the program also has of a process without a data plane."""
 
 
 def _sizes(way: str, mode: str) -> Row:
@@ -75,9 +77,11 @@ def _small(mode: str) -> Row:
 
 
 def _of_workers(
-    program: list[str], metrics: dict[str, tuple[str, float, float | None]]
+    program: list[str],
+    metrics: dict[str, tuple[str, float, float | None]],
+    bare: str | None = None,
 ) -> Row:
-    return Row(program, metrics, has_nannies=True)
+    return Row(program, metrics, has_nannies=True, bare=bare)
 
 
 ROWS = {
@@ -130,6 +134,7 @@ ROWS = {
             "worst_s": (LOWER + ABSOLUTE, 0.02, 0.005),
             "seconds": (LOWER, 0.8, 0.6),
         },
+        bare="worst_s",
     ),
     "matrix_product": _of_workers(
         ["matrix_product.py"],
@@ -211,6 +216,8 @@ def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
             pair["stock, our malloc settings"] = once(
                 str(stock), ROWS[row], "stock", malloc_environment()
             )
+        if ROWS[row].bare is not None:
+            pair["bare"] = once(str(stock), ROWS[row], "none", {})
         pair["commit"] = commit()
         pair["load"] = os.getloadavg()[0]
         kept.append(pair)
@@ -291,6 +298,26 @@ def malloc_table() -> str:
     return "\n".join(lines)
 
 
+def bare_table() -> str:
+    """What the machine does where there is no data plane."""
+    lines = ["| row | metric | bare (middle half) | Spillway (middle half) | runs |"]
+    lines.append("|---|---|---|---|---|")
+    for row, described in ROWS.items():
+        path = RESULTS / f"{row}.json"
+        if described.bare is None or not path.exists():
+            continue
+        pairs = [one for one in json.loads(path.read_text()) if "bare" in one]
+        if not pairs:
+            continue
+        found = [
+            quartiles([pair[plane][described.bare] for pair in pairs])
+            for plane in ("bare", "spillway")
+        ]
+        cells = " | ".join(f"{b:.3g} ({a:.3g} to {c:.3g})" for a, b, c in found)
+        lines.append(f"| {row} | {described.bare} | {cells} | {len(pairs)} |")
+    return "\n".join(lines)
+
+
 def write_table() -> None:
     pages = f"""# Benchmarks
 
@@ -317,6 +344,12 @@ system's malloc settings there. What the settings that Spillway gives to workers
 nannies do by themselves (docs/decisions/0006-malloc-settings.md), on stock:
 
 {malloc_table()}
+
+How late a loop is that has nothing to do, beside one thread that makes, writes and
+reads the same values (`loop_lag.py --plane none`): what the machine does, whatever the
+data plane.
+
+{bare_table()}
 """
     TABLE.write_text(pages)
 

@@ -20,6 +20,24 @@ typedef struct spw_file spw_file;
 SPW_EXPORT SPW_NODISCARD spw_status spw_file_adopt(spw_context *context, int descriptor,
                                                    spw_file **ret_file,
                                                    spw_error *error);
+/* What a process says of a file that it has open, for others to take it. */
+typedef struct spw_file_claim {
+    int64_t process; /* its pid */
+    int descriptor;  /* by which it has the file */
+    uint64_t device, inode;
+} spw_file_claim;
+
+/* Take the file that another process of this host has open, as by a descriptor of our
+ * own: it lives on, with all that is in it, however that process ends. What stands in
+ * it is not looked at. Borrows: claim, during the call; context gets a reference of its
+ * own. Returns: one reference; in ret_size how large the file is now. Thread: any; asks
+ * the system, and reads nothing. Errors: UNSUPPORTED (the system does not let us, or
+ * the process has no such file), NO_MEMORY, IO (errno tells), INVALID_ARGUMENT (it is
+ * no ordinary file, open for reading). */
+SPW_EXPORT SPW_NODISCARD spw_status spw_file_take(spw_context *context,
+                                                  const spw_file_claim *claim,
+                                                  spw_file **ret_file,
+                                                  uint64_t *ret_size, spw_error *error);
 /* Takes one more reference. Returns: file. Thread: any. */
 SPW_EXPORT spw_file *spw_file_ref(spw_file *file);
 /* Takes: one reference (NULL allowed). Thread: any; the last one closes. */

@@ -94,10 +94,19 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_put(spw_store *store, const char *
  * sink of this store took it to disk, its header in memory and the others, all of them
  * and in order, where they are: it is on disk from then on. Room that was reserved for
  * it is its own from then on.
+ *
+ * Or it is adopted: its header is in memory, and the others that have bytes are ranges
+ * of one file that another store of this host spilled to, and whose descriptor was
+ * handed on (spw_file_take). Then, too, it is on disk from then on, in that file, of
+ * which the store keeps one descriptor of its own however many values it adopts from
+ * it. It counts against the limit of a directory, and is not refused for that. If it
+ * cannot be read when somebody asks, it is lost as any other.
  * Takes: payload, on success only. Borrows: key, during the call. Returns: one
  * reference, as spw_store_put. Thread: any; does not block. Errors: NO_MEMORY,
- * INVALID_ARGUMENT (ranges of files of others, or not all of a value's; a key beyond
- * SPW_STORE_KEY_MAX), CLOSED (the store, with what had been received to its disk). */
+ * INVALID_ARGUMENT (other ranges of files, or not all of a value's; a store without
+ * directories; a key beyond SPW_STORE_KEY_MAX), CLOSED (the store, with what had been
+ * received to its disk or is to be adopted), LIMIT_EXCEEDED and IO (of what is to be
+ * adopted: for a copy of its header; a file that cannot be asked which it is). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_store_put_packed(
     spw_store *store, const char *key, size_t key_size, spw_payload *payload,
     uint64_t weight, spw_entry **ret_entry, spw_error *error);
@@ -236,9 +245,10 @@ typedef struct spw_store_tier {
 /* Each entry counts where it is found first, in this order. */
 typedef struct spw_store_figures {
     spw_store_tier live, packed, on_disk;
-    spw_store_tier clean; /* of live and packed: what is on disk as well */
-    uint64_t disk_bytes;  /* the files', with what nobody wants any more */
-    uint64_t files;
+    spw_store_tier clean;   /* of live and packed: what is on disk as well */
+    uint64_t disk_bytes;    /* the files', with what nobody wants any more; of files of
+                               peers, what is adopted */
+    uint64_t files;         /* with those of peers */
     uint64_t leaving_bytes; /* being packed and written */
     /* Since the store was made: */
     uint64_t packs, unpacks, writes, reads, drops;   /* drops: left without a write */
@@ -253,6 +263,8 @@ typedef struct spw_store_figures {
     /* Since the store was made: values that came to disk, of which nothing else counts.
      */
     uint64_t received, received_bytes;
+    /* Since the store was made: values that were adopted in files of peers. */
+    uint64_t adopted, adopted_bytes;
 } spw_store_figures;
 
 /* Read all figures as one snapshot.

@@ -4,6 +4,7 @@
 #include "file_range_type.h"
 
 #include "buffer_type.h"
+#include "integer_arguments.h"
 #include "raise_status.h"
 
 typedef struct file_range_object {
@@ -180,7 +181,86 @@ static PyObject *file_range_reduce(PyObject *object, PyObject *ignored)
     return Py_BuildValue("(O(N))", type, bytes);
 }
 
+/* ----- ranges of a file that another process has ----- */
+
+/* place is an offset and a size in a file of file_size bytes. */
+static PyObject *range_of(module_state *state, spw_file *file, uint64_t file_size,
+                          PyObject *place)
+{
+    uint64_t offset, size;
+    if (!PyArg_ParseTuple(place, "O&O&", bytes_argument, &offset, bytes_argument,
+                          &size))
+        return NULL;
+    if (size == 0 || size > file_size || offset > file_size - size) {
+        PyErr_Format(PyExc_ValueError, "%R is no range of a file of %llu bytes", place,
+                     (unsigned long long)file_size);
+        return NULL;
+    }
+    spw_slice slice = {.kind = SPW_MEMORY_FILE,
+                       .flags = SPW_SLICE_WRITEABLE,
+                       .file = file,
+                       .offset = offset,
+                       .size = size,
+                       .plain_size = size};
+    return file_range_wrap(state, &slice);
+}
+
+/* Takes: ranges. */
+static PyObject *append_all(module_state *state, spw_file *file, uint64_t file_size,
+                            PyObject *places, PyObject *ranges)
+{
+    PyObject *next, *place = PyObject_GetIter(places);
+    while (place != NULL && (next = PyIter_Next(place)) != NULL) {
+        PyObject *range = range_of(state, file, file_size, next);
+        Py_DECREF(next);
+        if (range == NULL || PyList_Append(ranges, range) < 0) {
+            Py_XDECREF(range);
+            break;
+        }
+        Py_DECREF(range);
+    }
+    Py_XDECREF(place);
+    if (PyErr_Occurred())
+        Py_CLEAR(ranges);
+    return ranges;
+}
+
+PyObject *native_take_ranges(PyObject *module, PyObject *args)
+{
+    module_state *state = PyModule_GetState(module);
+    spw_file_claim claim;
+    long long process;
+    unsigned long long device, inode;
+    PyObject *places;
+    spw_file *file;
+    uint64_t file_size;
+    spw_error error;
+    if (!PyArg_ParseTuple(args, "LiKKO", &process, &claim.descriptor, &device, &inode,
+                          &places))
+        return NULL;
+    claim.process = process;
+    claim.device = device;
+    claim.inode = inode;
+    if (spw_file_take(state->context, &claim, &file, &file_size, &error) !=
+        SPW_STATUS_OK)
+        return raise_status(state, &error);
+    PyObject *ranges = PyList_New(0);
+    if (ranges != NULL)
+        ranges = append_all(state, file, file_size, places, ranges);
+    spw_file_unref(file);
+    return ranges;
+}
+
 /* ----- what it tells ----- */
+
+static PyObject *file_range_get_place(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    const spw_slice *slice = &((file_range_object *)object)->slice;
+    return Py_BuildValue("(iKK)", spw_file_descriptor(slice->file),
+                         (unsigned long long)slice->offset,
+                         (unsigned long long)slice->size);
+}
 
 static PyObject *file_range_get_nbytes(PyObject *object, void *ignored)
 {
@@ -228,6 +308,8 @@ PyTypeObject *file_range_type_create(PyObject *module)
         {"codec", file_range_get_codec, NULL,
          "By what it is compressed on disk, None if it is not.", NULL},
         {"nbytes", file_range_get_nbytes, NULL, "How large it is in memory.", NULL},
+        {"place", file_range_get_place, NULL,
+         "Its file's descriptor, and where in it how many bytes are.", NULL},
         {"writeable", file_range_get_writeable, NULL, "As the frame was.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };

@@ -18,4 +18,7 @@ PyObject *file_range_wrap(module_state *state, const spw_slice *slice);
  * has been read, or is on disk in other bytes than are to be sent. */
 bool file_range_slice(module_state *state, PyObject *frame, spw_slice *ret_slice);
 
+/* take_ranges(process, descriptor, device, inode, places, /) of the module. */
+PyObject *native_take_ranges(PyObject *module, PyObject *args);
+
 #endif

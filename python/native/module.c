@@ -168,6 +168,9 @@ PyMODINIT_FUNC PyInit__native(void)
         {"merge", native_merge, METH_O,
          "merge(frames, /)\n--\n\n"
          "A view of frames that lie side by side, without a copy."},
+        {"take_ranges", native_take_ranges, METH_VARARGS,
+         "take_ranges(process, descriptor, device, inode, places, /)\n--\n\n"
+         "Ranges, by offset and size, of a file that another process has open."},
         {"trim", native_trim, METH_VARARGS,
          "trim(keep_bytes, older_than_ms, /)\n--\n\n"
          "Give back cached memory; after how many ms to call it again, or None."},

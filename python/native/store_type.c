@@ -349,6 +349,8 @@ static PyObject *store_figures(PyObject *object, PyObject *ignored)
         {"arriving_bytes", f.arriving_bytes},
         {"received", f.received},
         {"received_bytes", f.received_bytes},
+        {"adopted", f.adopted},
+        {"adopted_bytes", f.adopted_bytes},
     };
     for (size_t i = 0; all != NULL && i < sizeof numbers / sizeof numbers[0]; i++)
         if (add_number(all, numbers[i].name, numbers[i].number) < 0)

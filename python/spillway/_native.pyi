@@ -37,6 +37,9 @@ class FileRange:
     def writeable(self) -> bool:
         """As the frame was that was stored."""
     @property
+    def place(self) -> tuple[int, int, int]:
+        """Its file's descriptor, and from where in it how many bytes are on disk."""
+    @property
     def codec(self) -> str | None:
         """By what it is compressed on disk, as Dask calls it; None if it is not. A
         compressed one is read to be sent."""
@@ -316,6 +319,25 @@ def merge(frames: Iterable[BufferProtocol], /) -> memoryview:
     ------
     ValueError
         Naming the first frame that does not follow the one before it.
+    """
+
+def take_ranges(
+    process: int,
+    descriptor: int,
+    device: int,
+    inode: int,
+    places: Iterable[tuple[int, int]],
+    /,
+) -> list[FileRange]:
+    """Ranges, by offset and size, of the file that another process of this host has
+    open by a descriptor, which lives on here however that process ends.
+
+    Raises
+    ------
+    SpillwayError
+        UNSUPPORTED where the system does not let us, or the process has no such file.
+    ValueError
+        Where a place is not within the file.
     """
 
 def trim(keep_bytes: int, older_than_ms: int, /) -> int | None:

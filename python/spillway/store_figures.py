@@ -17,6 +17,7 @@ _NUMBERS = (
     *("failures", "losses"),
     *("ahead_bytes", "ahead_used_bytes", "ahead_dropped_bytes"),
     *("arriving_bytes", "received", "received_bytes"),
+    *("adopted", "adopted_bytes"),
 )
 _OF_NOW = ("disk_bytes", "files", "leaving_bytes", "arriving_bytes")
 """Those that end with their store; the others count what has been done."""

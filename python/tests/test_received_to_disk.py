@@ -288,6 +288,25 @@ async def test_room_in_memory_is_kept_until_it_is_put_or_dropped():
         assert native.figures()["arriving_bytes"] == 0
 
 
+def as_bytes(frames):
+    return [bytes(frame) for frame in frames]
+
+
+def test_what_a_store_has_on_disk_is_adopted_by_another():
+    with store(unpack=as_bytes) as one, store(unpack=as_bytes) as two:
+        sent = [b"header", arrays(2 * MIB)[0].tobytes()]
+        entry = one.put("x", sent, 2 * MIB)
+        entry.spill()
+        header, frame = entry.frames()
+        adopted = two.put_packed("x", [bytes(header), frame], 2 * MIB)
+        assert adopted.forms == ON_DISK
+        figures = two.figures()
+        assert figures["adopted"] == 1 and figures["adopted_bytes"] == 2 * MIB
+        assert figures["received"] == figures["writes"] == figures["reads"] == 0
+        del header, frame, entry
+        assert adopted.get() == sent
+
+
 async def test_what_is_dropped_gives_its_space_back():
     async with receiving(target=1) as (near, far, native):
         message = await exchanged(far, near, reply(*arrays(2 * MIB)))

@@ -4,11 +4,13 @@
 #include "spillway/file.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "memory/place.h"
+#include "platform/peer_process.h"
 #include "platform/regular_file.h"
 
 struct spw_file {
@@ -38,6 +40,29 @@ spw_status spw_file_adopt(spw_context *context, int descriptor, spw_file **ret_f
         .references = 1, .context = spw_context_ref(context), .descriptor = descriptor};
     *ret_file = file;
     return SPW_STATUS_OK;
+}
+
+spw_status spw_file_take(spw_context *context, const spw_file_claim *claim,
+                         spw_file **ret_file, uint64_t *ret_size, spw_error *error)
+{
+    spw__file_identity expected = {.device = claim->device, .inode = claim->inode};
+    bool is_pid = claim->process > 0 && claim->process <= INT32_MAX;
+    int answer =
+        is_pid ? spw__peer_process_take_file((pid_t)claim->process, claim->descriptor,
+                                             &expected, ret_size)
+               : -ESRCH;
+    if (answer == -EMFILE || answer == -ENFILE)
+        return spw__error_set(error, SPW_STATUS_IO, -answer,
+                              "no descriptor is left for a file of another process: "
+                              "raise this process's limit of open files, ulimit -n");
+    if (answer < 0)
+        return spw__error_set(error, SPW_STATUS_UNSUPPORTED, -answer,
+                              "cannot take descriptor %d of process %" PRId64,
+                              claim->descriptor, claim->process);
+    spw_status status = spw_file_adopt(context, answer, ret_file, error);
+    if (status != SPW_STATUS_OK)
+        spw__regular_file_close(answer);
+    return status;
 }
 
 spw_file *spw_file_ref(spw_file *file)

@@ -9,12 +9,16 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* since Linux 6.5; headers are older */
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438 /* since Linux 5.6 */
 #endif
 #ifndef PR_SET_PTRACER
 #define PR_SET_PTRACER 0x59616d61
@@ -104,6 +108,29 @@ int spw__peer_process_read(const spw__peer_process *peer, const spw__peer_piece 
             return got < 0 ? -errno : -EFAULT;
         done += (size_t)got;
     }
+}
+
+int spw__peer_process_take_file(pid_t pid, int number,
+                                const spw__file_identity *expected, uint64_t *ret_size)
+{
+    struct stat found;
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (process < 0)
+        return -errno;
+    int taken = (int)syscall(SYS_pidfd_getfd, process, number, 0);
+    int answer = taken >= 0 ? taken : -errno;
+    (void)close(process);
+    if (taken < 0)
+        return answer;
+    if (fstat(taken, &found) != 0)
+        answer = -errno;
+    else if (found.st_dev != expected->device || found.st_ino != expected->inode)
+        answer = -ESTALE;
+    if (answer < 0)
+        (void)close(taken);
+    else
+        *ret_size = (uint64_t)found.st_size;
+    return answer;
 }
 
 /* The permission is the process's own, as its id is: nothing that a context has. */

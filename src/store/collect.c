@@ -119,7 +119,8 @@ static spw_status copy(spw_store *store, const spw_payload *on_disk,
     return status;
 }
 
-/* The same slices in another range. */
+/* The same slices in another range, but for the header of what was adopted, which is in
+ * memory. */
 static spw_status relocate(spw_store *store, const spw_payload *on_disk,
                            const spw__range *from, const spw__range *to,
                            spw_payload **ret_payload, spw_error *error)
@@ -131,8 +132,12 @@ static spw_status relocate(spw_store *store, const spw_payload *on_disk,
         return status;
     for (size_t i = 0; i < count; i++) {
         spw_slice slice = spw_payload_slices(on_disk)[i];
-        slice.file = spw_file_ref(spw__range_file(to));
-        slice.offset = slice.offset - from->offset + to->offset;
+        if (slice.kind == SPW_MEMORY_FILE) {
+            slice.file = spw_file_ref(spw__range_file(to));
+            slice.offset = slice.offset - from->offset + to->offset;
+        } else {
+            (void)spw_buffer_ref(slice.buffer);
+        }
         status = spw_payload_append(payload, &slice, error);
         assert(status == SPW_STATUS_OK); /* it was made with room for all of them */
     }
@@ -244,6 +249,7 @@ void spw__store_collect(spw__job *job)
 {
     spw_store *store = (spw_store *)((char *)job - offsetof(spw_store, collect));
     close_empty(store);
+    spw__segments_look(store->segments);
     move_sparse(store);
     close_empty(store);
     spw__store_lock(store);

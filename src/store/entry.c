@@ -7,6 +7,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "store/adopt.h"
 #include "store/arrival.h"
 
 static size_t entry_bytes(const spw_entry *entry)
@@ -222,28 +223,57 @@ spw_status spw_store_put(spw_store *store, const char *key, size_t key_size,
     return SPW_STATUS_OK;
 }
 
+/* What was received, to this store's disk or memory. */
+static spw_status enter_arrived(spw_entry *entry, spw_payload *payload,
+                                spw_error *error)
+{
+    spw_store *store = entry->store;
+    spw__forms forms = {0};
+    spw__store_lock(store);
+    spw_status status = spw__arrival_take(store, payload, &forms, error);
+    if (status == SPW_STATUS_OK)
+        enter(entry, &forms);
+    spw__store_unlock(store);
+    if (status == SPW_STATUS_OK && forms.packed != payload)
+        spw_payload_free(payload);
+    return status;
+}
+
+/* What is in a file of a peer's. */
+static spw_status enter_adopted(spw_entry *entry, spw_payload *payload,
+                                spw_error *error)
+{
+    spw_store *store = entry->store;
+    spw__forms forms;
+    spw_status status = spw__payload_adopt(store, payload, &forms, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw__store_lock(store);
+    store->figures.adopted++;
+    store->figures.adopted_bytes += forms.range.bytes;
+    enter(entry, &forms);
+    spw__store_unlock(store);
+    return SPW_STATUS_OK;
+}
+
 spw_status spw_store_put_packed(spw_store *store, const char *key, size_t key_size,
                                 spw_payload *payload, uint64_t weight,
                                 spw_entry **ret_entry, spw_error *error)
 {
     spw_entry *entry;
-    spw_status status = spw__arrival_check(store, payload, error);
+    bool is_foreign = spw__payload_is_foreign(payload);
+    spw_status status =
+        is_foreign ? SPW_STATUS_OK : spw__arrival_check(store, payload, error);
     if (status == SPW_STATUS_OK)
         status = spw__entry_create(store, key, key_size, weight, &entry, error);
     if (status != SPW_STATUS_OK)
         return status;
-    spw__forms forms = {0};
-    spw__store_lock(store);
-    status = spw__arrival_take(store, payload, &forms, error);
-    if (status == SPW_STATUS_OK)
-        enter(entry, &forms);
-    spw__store_unlock(store);
+    status = is_foreign ? enter_adopted(entry, payload, error)
+                        : enter_arrived(entry, payload, error);
     if (status != SPW_STATUS_OK) {
         spw_entry_unref(entry);
         return status;
     }
-    if (forms.packed != payload)
-        spw_payload_free(payload);
     *ret_entry = entry;
     return SPW_STATUS_OK;
 }

@@ -6,98 +6,41 @@
  * store of some GiB gives space back in small steps. What would fill more than half of
  * a new file, and does not fit where others are, gets one of exactly its size.
  *
- * Invariant: used <= capacity; wanted <= used is what the ranges take that are not
- * released; a directory's file_bytes is the sum of used, and within its limit; a
- * segment is open in one directory, or sealed, or dead, which is sealed with nothing
- * wanted. An open one whose last range goes is dead at once, since what was written to
- * it is never rewritten. */
+ * Invariant: that of segments_state.h. An open one whose last range goes is dead at
+ * once, since what was written to it is never rewritten. */
 #include "store/segments.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
 #include "platform/private_directory.h"
-#include "platform/process.h"
-#include "platform/regular_file.h"
 #include "platform/spill_file.h"
+#include "store/segments_state.h"
 
 static const char PREFIX[] = "spillway-store-";
 enum { NAME_BYTES = sizeof PREFIX + 17 }; /* with a slash, 16 digits and the zero */
 
 enum { FILES_PER_SIZE = 64, DOUBLINGS_MAX = 6 };
-/* Beyond what any file can be, and no sum of it with another wraps. */
-static const uint64_t BYTES_MAX = UINT64_C(1) << 62;
-
-typedef struct directory {
-    char *path; /* our own in the one that was named, whose path is its beginning */
-    size_t path_bytes, named_length;
-    int lock;             /* on it */
-    uint64_t limit_bytes; /* BYTES_MAX: none */
-    /* With the lock held. */
-    uint64_t file_bytes; /* reserved in its files */
-    spw__segment *open;  /* NULL: none */
-} directory;
-
-struct spw__segment {
-    directory *in;
-    spw_file *file; /* one reference */
-    uint64_t capacity;
-    /* With the lock held. */
-    uint64_t used, wanted;
-    bool is_sealed, was_sparse;
-    spw__segment *next, *before; /* among the sparse ones; next among the dead ones */
-};
-
-struct spw__segments {
-    spw_context *context; /* one reference */
-    uint32_t fork_count;
-    size_t count;
-    uint64_t first_bytes; /* fixed */
-    directory *directories;
-    /* Guards what follows and what the above say. A leaf: nothing is called under it.
-     */
-    pthread_mutex_t lock;
-    spw__segment *sparse; /* those that were not answered yet */
-    spw__segment *dead;
-    spw__segments_figures figures;
-};
-
-/* A forked child has the parent's descriptors, and would write over what the parent
- * writes; and the lock may be held by a thread that is not there. */
-static bool is_of_this_process(const spw__segments *segments)
-{
-    return segments->fork_count == spw__process_fork_count();
-}
-
-static void lock_all(spw__segments *segments)
-{
-    (void)pthread_mutex_lock(&segments->lock);
-}
-
-static void unlock_all(spw__segments *segments)
-{
-    (void)pthread_mutex_unlock(&segments->lock);
-}
 
 /* ---- directories ---- */
 
 static spw_status open_directory(spw__segments *segments,
-                                 const spw_store_directory *named, directory *in,
+                                 const spw_store_directory *named, spw__directory *in,
                                  spw_error *error)
 {
     if (named->path == NULL || named->path[0] == '\0')
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "a directory for what leaves memory has no path");
     in->named_length = strlen(named->path);
-    in->limit_bytes = named->limit_bytes > 0 && named->limit_bytes < BYTES_MAX
-                          ? named->limit_bytes
-                          : BYTES_MAX;
+    in->limit_bytes =
+        named->limit_bytes > 0 && named->limit_bytes < SPW__SEGMENT_BYTES_MAX
+            ? named->limit_bytes
+            : SPW__SEGMENT_BYTES_MAX;
     size_t bytes = in->named_length + NAME_BYTES;
     in->path = spw__allocate(segments->context, bytes, 1);
     if (in->path == NULL)
@@ -115,9 +58,9 @@ static spw_status open_directory(spw__segments *segments,
     return SPW_STATUS_OK;
 }
 
-static void close_directory(spw__segments *segments, directory *in)
+static void close_directory(spw__segments *segments, spw__directory *in)
 {
-    if (in->lock >= 0 && is_of_this_process(segments))
+    if (in->lock >= 0 && spw__segments_are_ours(segments))
         spw__private_directory_remove(in->lock, in->path, SPW__SPILL_FILE_PREFIX);
     else if (in->lock >= 0)
         spw__private_directory_leave(in->lock);
@@ -129,16 +72,17 @@ spw_status spw__segments_create(spw_context *context,
                                 uint64_t first_bytes, spw__segments **ret_segments,
                                 spw_error *error)
 {
-    if (count == 0 || count > SIZE_MAX / sizeof(directory))
+    if (count == 0 || count > SIZE_MAX / sizeof(spw__directory))
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "no directory is named for what leaves memory");
     spw__segments *segments =
         spw__allocate(context, sizeof *segments, _Alignof(spw__segments));
-    directory *all =
-        spw__allocate(context, count * sizeof(directory), _Alignof(directory));
+    spw__directory *all = spw__allocate(context, count * sizeof(spw__directory),
+                                        _Alignof(spw__directory));
     if (segments == NULL || all == NULL) {
         spw__release(context, segments, sizeof *segments, _Alignof(spw__segments));
-        spw__release(context, all, count * sizeof(directory), _Alignof(directory));
+        spw__release(context, all, count * sizeof(spw__directory),
+                     _Alignof(spw__directory));
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for what says where values are on disk");
     }
@@ -149,7 +93,7 @@ spw_status spw__segments_create(spw_context *context,
                                 .directories = all};
     (void)pthread_mutex_init(&segments->lock, NULL); /* plain ones cannot fail */
     for (size_t i = 0; i < count; i++)
-        all[i] = (directory){.lock = -1};
+        all[i] = (spw__directory){.lock = -1};
     for (size_t i = 0; i < count; i++) {
         spw_status status = open_directory(segments, &directories[i], &all[i], error);
         if (status != SPW_STATUS_OK) {
@@ -163,17 +107,9 @@ spw_status spw__segments_create(spw_context *context,
 
 /* ---- segments ---- */
 
-/* Takes: descriptor. It has room for capacity bytes, of which nothing is used. */
-static spw_status adopt_segment(spw__segments *segments, directory *in, int descriptor,
-                                uint64_t capacity, spw__segment **ret_segment,
-                                spw_error *error)
+spw_status spw__segment_create(spw__segments *segments, spw_file *file,
+                               spw__segment **ret_segment, spw_error *error)
 {
-    spw_file *file;
-    spw_status status = spw_file_adopt(segments->context, descriptor, &file, error);
-    if (status != SPW_STATUS_OK) {
-        spw__regular_file_close(descriptor);
-        return status;
-    }
     spw__segment *segment =
         spw__allocate(segments->context, sizeof *segment, _Alignof(spw__segment));
     if (segment == NULL) {
@@ -181,7 +117,7 @@ static spw_status adopt_segment(spw__segments *segments, directory *in, int desc
         return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                               "no memory for a segment on disk");
     }
-    *segment = (spw__segment){.in = in, .file = file, .capacity = capacity};
+    *segment = (spw__segment){.file = file};
     *ret_segment = segment;
     return SPW_STATUS_OK;
 }
@@ -196,7 +132,7 @@ static const char *hint_for(int os_errno)
 }
 
 /* Blocks: without the lock. Errors: IO, NO_MEMORY. */
-static spw_status create_segment(spw__segments *segments, directory *in,
+static spw_status create_segment(spw__segments *segments, spw__directory *in,
                                  uint64_t capacity, spw__segment **ret_segment,
                                  spw_error *error)
 {
@@ -205,10 +141,27 @@ static spw_status create_segment(spw__segments *segments, directory *in,
         return spw__error_set(error, SPW_STATUS_IO, -descriptor,
                               "cannot make a file for what leaves memory in %.*s (%s)",
                               (int)in->named_length, in->path, hint_for(-descriptor));
-    return adopt_segment(segments, in, descriptor, capacity, ret_segment, error);
+    /* Where that fails, those who are given it never take it for one that was let go
+     * of.
+     */
+    (void)spw__spill_file_hold(descriptor);
+    spw_file *file;
+    spw__segment *segment;
+    spw_status status = spw_file_adopt(segments->context, descriptor, &file, error);
+    if (status != SPW_STATUS_OK) {
+        spw__regular_file_close(descriptor);
+        return status;
+    }
+    status = spw__segment_create(segments, file, &segment, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    segment->in = in;
+    segment->capacity = capacity;
+    *ret_segment = segment;
+    return SPW_STATUS_OK;
 }
 
-static void free_segment(spw__segments *segments, spw__segment *segment)
+void spw__segment_free(spw__segments *segments, spw__segment *segment)
 {
     spw_file_unref(segment->file);
     spw__release(segments->context, segment, sizeof *segment, _Alignof(spw__segment));
@@ -216,10 +169,20 @@ static void free_segment(spw__segments *segments, spw__segment *segment)
 
 /* What follows: with the lock held. */
 
-static void note_if_sparse(spw__segments *segments, spw__segment *segment)
+/* What the disk has again when all that is wanted of a segment has left it. */
+static uint64_t unwanted(const spw__segment *segment)
+{
+    if (!segment->is_foreign)
+        return segment->used - segment->wanted;
+    /* It may be wanted several times over, or not be as large as was said. */
+    return segment->wanted < segment->capacity ? segment->capacity - segment->wanted
+                                               : 0;
+}
+
+void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment)
 {
     if (!segment->is_sealed || segment->was_sparse || segment->wanted == 0 ||
-        segment->wanted >= segment->used - segment->wanted)
+        segment->wanted >= unwanted(segment))
         return;
     segment->was_sparse = true;
     segment->next = segments->sparse;
@@ -249,20 +212,20 @@ static void seal(spw__segments *segments, spw__segment *segment)
     segment->is_sealed = true;
     if (segment->in->open == segment)
         segment->in->open = NULL;
-    note_if_sparse(segments, segment);
+    spw__segment_note_if_sparse(segments, segment);
 }
 
-/* Returns: whether a directory's limit has the room. */
-static bool is_within_limit(const directory *in, uint64_t space)
+bool spw__directory_has_room(const spw__directory *in, uint64_t space)
 {
-    return space <= in->limit_bytes - in->file_bytes;
+    return in->file_bytes <= in->limit_bytes &&
+           space <= in->limit_bytes - in->file_bytes;
 }
 
 /* Returns: whether the file that a directory has open has the room. */
-static bool fits_open(const directory *in, uint64_t space)
+static bool fits_open(const spw__directory *in, uint64_t space)
 {
     return in->open != NULL && space <= in->open->capacity - in->open->used &&
-           is_within_limit(in, space);
+           spw__directory_has_room(in, space);
 }
 
 static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
@@ -291,12 +254,12 @@ static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
 {
     uint64_t space = spw__segment_space(bytes);
     for (; *index < segments->count; ++*index) {
-        directory *in = &segments->directories[*index];
+        spw__directory *in = &segments->directories[*index];
         if (fits_open(in, space)) {
             take(segments, in->open, bytes, ret_range);
             return true;
         }
-        if (!is_within_limit(in, space))
+        if (!spw__directory_has_room(in, space))
             continue;
         uint64_t doublings = segments->figures.files / FILES_PER_SIZE;
         uint64_t usual = segments->first_bytes
@@ -312,14 +275,14 @@ static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
 static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t bytes,
                         spw__range *ret_range)
 {
-    directory *in = segment->in;
+    spw__directory *in = segment->in;
     uint64_t space = spw__segment_space(bytes);
     bool is_own = segment->capacity == space;
-    lock_all(segments);
+    spw__segments_lock(segments);
     bool is_done = true;
     if (fits_open(in, space)) {
         take(segments, in->open, bytes, ret_range);
-    } else if (is_within_limit(in, space)) {
+    } else if (spw__directory_has_room(in, space)) {
         segments->figures.files++;
         if (!is_own) {
             seal(segments, in->open);
@@ -329,7 +292,7 @@ static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t
     } else {
         is_done = false;
     }
-    unlock_all(segments);
+    spw__segments_unlock(segments);
     return is_done;
 }
 
@@ -340,9 +303,9 @@ static spw_status try_reserve(spw__segments *segments, uint64_t bytes, size_t *i
 {
     for (;;) {
         uint64_t capacity = 0;
-        lock_all(segments);
+        spw__segments_lock(segments);
         bool is_room = find_room(segments, bytes, index, &capacity, ret_range);
-        unlock_all(segments);
+        spw__segments_unlock(segments);
         if (!is_room || ret_range->segment != NULL)
             return SPW_STATUS_OK;
         spw__segment *segment = NULL;
@@ -352,7 +315,7 @@ static spw_status try_reserve(spw__segments *segments, uint64_t bytes, size_t *i
             return status;
         (void)use_segment(segments, segment, bytes, ret_range);
         if (ret_range->segment != segment)
-            free_segment(segments, segment);
+            spw__segment_free(segments, segment);
         if (ret_range->segment != NULL)
             return SPW_STATUS_OK;
     }
@@ -362,16 +325,16 @@ static spw_status tell_limits(spw__segments *segments, uint64_t bytes, spw_error
 {
     char text[sizeof error->message] = "";
     size_t used = 0;
-    lock_all(segments);
+    spw__segments_lock(segments);
     for (size_t i = 0; i < segments->count && used < sizeof text; i++) {
-        const directory *in = &segments->directories[i];
+        const spw__directory *in = &segments->directories[i];
         int added = snprintf(text + used, sizeof text - used,
                              "%s %" PRIu64 " of %" PRIu64 " are used in %.*s",
                              i == 0 ? "" : ",", in->file_bytes, in->limit_bytes,
                              (int)in->named_length, in->path);
         used += added > 0 ? (size_t)added : sizeof text;
     }
-    unlock_all(segments);
+    spw__segments_unlock(segments);
     return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                           "no room on disk for %" PRIu64 " bytes (raise the limit, or "
                           "name another directory):%s",
@@ -383,7 +346,8 @@ static spw_status reserve_somewhere(spw__segments *segments, uint64_t bytes,
                                     spw__range *ret_range, spw_error *error)
 {
     spw_status failed = SPW_STATUS_OK;
-    for (size_t index = 0; bytes <= BYTES_MAX && index < segments->count; index++) {
+    for (size_t index = 0; bytes <= SPW__SEGMENT_BYTES_MAX && index < segments->count;
+         index++) {
         spw__range range = {0};
         spw_status status = try_reserve(segments, bytes, &index, &range, error);
         if (range.segment != NULL) {
@@ -402,7 +366,7 @@ spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
                                  spw__range *ret_range, spw_error *error)
 {
     assert(bytes > 0);
-    if (!is_of_this_process(segments))
+    if (!spw__segments_are_ours(segments))
         return spw__error_set(error, SPW_STATUS_IO, 0,
                               "nothing leaves memory in a forked process");
     spw_status status = SPW_STATUS_OK;
@@ -421,6 +385,25 @@ spw_file *spw__range_file(const spw__range *range)
     return range->segment->file;
 }
 
+/* Nothing is wanted of a segment any more. With the lock held. */
+static void bury(spw__segments *segments, spw__segment *segment)
+{
+    seal(segments, segment);
+    forget_sparse(segments, segment);
+    if (segment->is_foreign)
+        spw__foreign_forget(segments, segment);
+    segment->next = segments->dead;
+    segments->dead = segment;
+}
+
+/* What a segment takes no more. With the lock held. */
+static void uncharge(spw__segments *segments, spw__segment *segment, uint64_t space)
+{
+    segment->used -= space;
+    segment->in->file_bytes -= space;
+    segments->figures.file_bytes -= space;
+}
+
 /* What a range takes at the end of what its file was reserved for. With the lock held,
  * so that nobody writes there meanwhile. */
 static void cut(spw__segments *segments, spw__segment *segment, const spw__range *range)
@@ -430,32 +413,32 @@ static void cut(spw__segments *segments, spw__segment *segment, const spw__range
         return;
     /* If that fails, what comes next is written over it: nobody was given it. */
     (void)spw__spill_file_cut(spw_file_descriptor(segment->file), range->offset);
-    segment->used -= space;
-    segment->in->file_bytes -= space;
-    segments->figures.file_bytes -= space;
+    uncharge(segments, segment, space);
 }
 
 static bool give_back(spw__segments *segments, spw__range *range, bool is_written)
 {
     spw__segment *segment = range->segment;
     range->segment = NULL;
-    if (segment == NULL || !is_of_this_process(segments))
+    if (segment == NULL || !spw__segments_are_ours(segments))
         return false;
-    lock_all(segments);
-    assert(segment->wanted >= spw__segment_space(range->bytes));
-    segment->wanted -= spw__segment_space(range->bytes);
+    spw__segments_lock(segments);
+    uint64_t space = spw__segment_space(range->bytes);
+    assert(segment->wanted >= space);
+    segment->wanted -= space;
     segments->figures.range_bytes -= range->bytes;
-    if (!is_written)
+    if (segment->is_foreign) {
+        uncharge(segments, segment, space);
+        segments->given_back_bytes += space;
+    } else if (!is_written) {
         cut(segments, segment, range);
-    note_if_sparse(segments, segment);
-    if (segment->wanted == 0) {
-        seal(segments, segment);
-        forget_sparse(segments, segment);
-        segment->next = segments->dead;
-        segments->dead = segment;
     }
-    bool is_something = segments->dead != NULL || segments->sparse != NULL;
-    unlock_all(segments);
+    spw__segment_note_if_sparse(segments, segment);
+    if (segment->wanted == 0)
+        bury(segments, segment);
+    bool is_something = segments->dead != NULL || segments->sparse != NULL ||
+                        segments->given_back_bytes > 0;
+    spw__segments_unlock(segments);
     return is_something;
 }
 
@@ -472,30 +455,35 @@ bool spw__segments_give_up(spw__segments *segments, spw__range *range)
 /* Returns: NULL when there is none. */
 static spw__segment *next_dead(spw__segments *segments)
 {
-    lock_all(segments);
+    spw__segments_lock(segments);
     spw__segment *segment = segments->dead;
     if (segment != NULL)
         segments->dead = segment->next;
-    unlock_all(segments);
+    spw__segments_unlock(segments);
     return segment;
 }
 
 uint64_t spw__segments_collect(spw__segments *segments)
 {
-    uint64_t bytes = 0;
-    if (!is_of_this_process(segments))
+    if (!spw__segments_are_ours(segments))
         return 0;
+    spw__segments_lock(segments);
+    uint64_t bytes = segments->given_back_bytes;
+    segments->given_back_bytes = 0;
+    spw__segments_unlock(segments);
     for (spw__segment *segment; (segment = next_dead(segments)) != NULL;) {
-        directory *in = segment->in;
+        spw__directory *in = segment->in;
         uint64_t used = segment->used;
+        bool is_foreign = segment->is_foreign;
         /* Where slices hold the file still, its space follows with the last of them;
          * nobody tells us when. */
-        free_segment(segments, segment);
-        lock_all(segments);
+        spw__segment_free(segments, segment);
+        spw__segments_lock(segments);
         in->file_bytes -= used;
         segments->figures.file_bytes -= used;
-        segments->figures.files--;
-        unlock_all(segments);
+        segments->figures.files -= !is_foreign;
+        segments->figures.foreign_files -= is_foreign;
+        spw__segments_unlock(segments);
         bytes += used;
     }
     return bytes;
@@ -503,24 +491,24 @@ uint64_t spw__segments_collect(spw__segments *segments)
 
 spw__segment *spw__segments_next_sparse(spw__segments *segments)
 {
-    if (!is_of_this_process(segments))
+    if (!spw__segments_are_ours(segments))
         return NULL;
-    lock_all(segments);
+    spw__segments_lock(segments);
     spw__segment *segment = segments->sparse;
     if (segment != NULL)
         forget_sparse(segments, segment);
-    unlock_all(segments);
+    spw__segments_unlock(segments);
     return segment;
 }
 
 void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures)
 {
     *ret_figures = (spw__segments_figures){0};
-    if (!is_of_this_process(segments))
+    if (!spw__segments_are_ours(segments))
         return;
-    lock_all(segments);
+    spw__segments_lock(segments);
     *ret_figures = segments->figures;
-    unlock_all(segments);
+    spw__segments_unlock(segments);
 }
 
 void spw__segments_free(spw__segments *segments)
@@ -531,12 +519,12 @@ void spw__segments_free(spw__segments *segments)
     (void)spw__segments_collect(segments);
     for (size_t i = 0; i < segments->count; i++)
         close_directory(segments, &segments->directories[i]);
-    if (is_of_this_process(segments)) {
-        assert(segments->figures.files == 0);
+    if (spw__segments_are_ours(segments)) {
+        assert(segments->figures.files == 0 && segments->figures.foreign_files == 0);
         (void)pthread_mutex_destroy(&segments->lock);
     }
-    spw__release(context, segments->directories, segments->count * sizeof(directory),
-                 _Alignof(directory));
+    spw__release(context, segments->directories,
+                 segments->count * sizeof(spw__directory), _Alignof(spw__directory));
     spw__release(context, segments, sizeof *segments, _Alignof(spw__segments));
     spw_context_unref(context);
 }

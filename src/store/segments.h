@@ -6,7 +6,11 @@
  * A segment takes what is reserved until it is full, then it is sealed. Its file lives
  * until the last range of it is released and the last slice of it is gone, whoever has
  * that. The first segments have first_bytes, and the more there are the larger the next
- * one is, so that descriptors do not run out: see segments.c. */
+ * one is, so that descriptors do not run out: see segments.c.
+ *
+ * A foreign segment is a file of another store's of this host, which a descriptor was
+ * had of: values in it are adopted where they lie. It is never written to. What is
+ * adopted counts as bytes on disk, though whoever made the file counts them too. */
 #ifndef SPW_STORE_SEGMENTS_H
 #define SPW_STORE_SEGMENTS_H
 
@@ -35,9 +39,10 @@ typedef struct spw__range {
 } spw__range;
 
 typedef struct spw__segments_figures {
-    uint64_t files;      /* open */
-    uint64_t file_bytes; /* reserved in them since they were made, each range rounded up
-                            to the alignment: what the disk has */
+    uint64_t files;         /* of our own, open */
+    uint64_t foreign_files; /* of others, open */
+    uint64_t file_bytes; /* reserved in ours since they were made, each range rounded up
+                            to the alignment: what the disk has; and what is adopted */
     uint64_t range_bytes; /* of which ranges are not released yet */
 } spw__segments_figures;
 
@@ -62,6 +67,22 @@ void spw__segments_free(spw__segments *segments);
  * child, in which the other functions do nothing), NO_MEMORY. */
 spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
                                  spw__range *ret_range, spw_error *error);
+/* Have a range of a file that another store made, and never writes to again where it
+ * is: bytes > 0 from offset on. The first range of a file opens it once more, for
+ * ourselves; later ones find that again, by which file it is. It is charged to the
+ * first directory whose limit has the room, and where none has, to the last.
+ * Borrows: file, whose descriptor is another's. Returns: a range to be released; its
+ * file is to be used from then on, and file to be let go of. Thread: any; asks the file
+ * system, and reads nothing.
+ * Errors: IO (the file cannot be asked about; or this is a forked child), NO_MEMORY,
+ * INVALID_ARGUMENT (more bytes than any disk has). */
+spw_status spw__segments_adopt(spw__segments *segments, spw_file *file, uint64_t offset,
+                               uint64_t bytes, spw__range *ret_range, spw_error *error);
+/* Ask of the foreign segments which of them nobody else wants any more: of those
+ * next_sparse answers the ones of which we want less than half of the file. Thread:
+ * any; asks the file system. */
+void spw__segments_look(spw__segments *segments);
+
 /* The file of a range. Borrows: it, until the range is released; whoever makes a slice
  * of it takes a reference. Thread: any. */
 spw_file *spw__range_file(const spw__range *range);
@@ -74,7 +95,8 @@ bool spw__segments_release(spw__segments *segments, spw__range *range);
  * Thread: any; blocks on the disk. */
 bool spw__segments_give_up(spw__segments *segments, spw__range *range);
 /* Close the files of which nothing is wanted. Returns: bytes that the directories have
- * again. Thread: any; blocks on the disk. */
+ * again, with those of foreign segments that were released since. Thread: any; blocks
+ * on the disk. */
 uint64_t spw__segments_collect(spw__segments *segments);
 /* A sealed segment of which less than half is still wanted, for what is in it to be
  * moved; each is answered once. Returns: NULL when there is none; only to be compared

@@ -222,5 +222,5 @@ void spw_store_read_figures(spw_store *store, spw_store_figures *ret_figures)
     ret_figures->arriving_bytes = store->arriving_weight;
     spw__store_unlock(store);
     ret_figures->disk_bytes = segments.file_bytes;
-    ret_figures->files = segments.files;
+    ret_figures->files = segments.files + segments.foreign_files;
 }

@@ -44,7 +44,8 @@ typedef enum spw__turn {
 typedef struct spw__forms {
     void *object;
     spw_payload *packed;  /* in memory */
-    spw_payload *on_disk; /* slices of the range's file */
+    spw_payload *on_disk; /* slices of the range's file; of what was adopted, all but
+                             its header, which is in memory of the store's */
     spw__range range;
 } spw__forms;
 

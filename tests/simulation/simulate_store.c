@@ -166,6 +166,35 @@ static void receive(world *w)
     *s = (slot){.entry = entry, .number = number, .size = size};
 }
 
+/* Have a value where the peer has it. */
+static void adopt(world *w)
+{
+    unsigned number = ++w->numbers;
+    size_t size = 1 + any_size(w);
+    spw_payload *handed = peer_hand_over(w, below(w, PEERS), number, size);
+    slot *s = &w->slots[below(w, SLOTS)];
+    spw_entry *entry;
+    if (handed == NULL || s->entry != NULL || one_in(w, 8)) {
+        spw_payload_free(handed);
+        return;
+    }
+    spw_status status =
+        spw_store_put_packed(w->store, "a", 1, handed, size, &entry, NULL);
+    if (status != SPW_STATUS_OK) {
+        world_require(
+            w, status == SPW_STATUS_INVALID_ARGUMENT && w->store->segments == NULL,
+            "adopt");
+        spw_payload_free(handed);
+        return;
+    }
+    world_require(w, spw_entry_forms(entry) == SPW_ENTRY_ON_DISK,
+                  "what was adopted is not on disk");
+    w->adopted++;
+    if (s->entry != NULL)
+        take_out(s); /* somebody was faster */
+    *s = (slot){.entry = entry, .number = number, .size = size};
+}
+
 static hold *free_hold(world *w)
 {
     for (int i = 0; i < HELD; i++)
@@ -384,7 +413,7 @@ static void act(world *w)
 {
     slot *s = &w->slots[below(w, SLOTS)];
     bool is_there = s->entry != NULL;
-    switch (below(w, 17)) {
+    switch (below(w, 18)) {
     case 0:
     case 1:
     case 2:
@@ -431,6 +460,12 @@ static void act(world *w)
     case 15:
         read_ahead(w, s->entry);
         break;
+    case 16:
+        if (one_in(w, 2))
+            adopt(w);
+        else
+            peer_act(w, below(w, PEERS));
+        break;
     default:
         if (one_in(w, 16))
             receive(w);
@@ -454,7 +489,8 @@ static void open_world(world *w, uint64_t seed)
     w->objects.user = w;
     w->disk_fails = one_in(w, 2);
     disk_fault_reset();
-    disk_fault_during(DISK_FAULT_READING | DISK_FAULT_WRITING | DISK_FAULT_CREATING,
+    disk_fault_during(DISK_FAULT_READING | DISK_FAULT_WRITING | DISK_FAULT_CREATING |
+                          DISK_FAULT_REOPENING,
                       meanwhile_on_disk, w);
     static const uint64_t LIMITS[] = {0, 1 << 20, 8 << 20, 64 << 20};
     static const uint64_t TARGETS[] = {0, 1, 200000, 4 << 20};
@@ -476,12 +512,16 @@ static void open_world(world *w, uint64_t seed)
                   spw__store_create(w->counted.context, &options, 0, &w->store, NULL) ==
                       SPW_STATUS_OK,
                   "create");
+    peer_open(w, one_in(w, 2) ? 200000 : 2 << 20);
 }
 
 static void close_world(world *w)
 {
     disk_fault_during(0, NULL, NULL);
     w->objects.during = NULL;
+    bool peer_is_first = one_in(w, 2);
+    if (peer_is_first)
+        peer_close(w);
     for (int i = 0; i < HELD; i++) {
         let_go(w, &w->holds[i]); /* unpinned, and then given back */
         let_go(w, &w->holds[i]);
@@ -505,6 +545,8 @@ static void close_world(world *w)
         if (w->slots[i].entry != NULL)
             take_out(&w->slots[i]);
     world_require(w, w->objects.live == 0, "objects are left");
+    if (!peer_is_first)
+        peer_close(w);
     counted_context_close(&w->counted);
     private_place_close(&w->place);
     fake_clock_set(0);
@@ -521,7 +563,7 @@ int main(int argc, char **argv)
     uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
     uint64_t steps = argc > 3 ? strtoull(argv[3], NULL, 10) : 150;
     uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, ahead = 0,
-             received = 0, runs = 0;
+             received = 0, adopted = 0, runs = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         static world w;
         open_world(&w, seed);
@@ -536,13 +578,15 @@ int main(int argc, char **argv)
         ahead += w.ahead;
         moved += w.store->figures.moved_bytes;
         received += w.received;
+        adopted += w.adopted;
         close_world(&w);
         runs++;
     }
     printf("simulated %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64
            " values got, %" PRIu64 " times values left, %" PRIu64 " failures, %" PRIu64
            " lost by a bad disk, %" PRIu64 " bytes moved, %" PRIu64
-           " read ahead, %" PRIu64 " came to disk\n",
-           runs, first, acquired, left, failed, losses, moved, ahead, received);
-    return acquired > 0 && left > 0 && ahead > 0 && received > 0 ? 0 : 1;
+           " read ahead, %" PRIu64 " came to disk, %" PRIu64 " were adopted\n",
+           runs, first, acquired, left, failed, losses, moved, ahead, received,
+           adopted);
+    return acquired > 0 && left > 0 && ahead > 0 && received > 0 && adopted > 0 ? 0 : 1;
 }

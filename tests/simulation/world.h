@@ -7,7 +7,7 @@
 #include "store/store_state.h"
 #include "stored_objects.h"
 
-enum { SLOTS = 24, HELD = 6, DEPTH_MAX = 3, SIZE_MAX_BYTES = 3 << 19 };
+enum { SLOTS = 24, PEERS = 8, HELD = 6, DEPTH_MAX = 3, SIZE_MAX_BYTES = 3 << 19 };
 
 /* A key, and the value that it has. */
 typedef struct slot {
@@ -33,14 +33,27 @@ typedef struct world {
     private_place place;
     stored_objects objects;
     spw_store *store;
+    private_place peer_place;
+    spw_store *peer; /* of a peer's on the same host, with the same disk */
     slot slots[SLOTS];
+    spw_entry *peers[PEERS]; /* what the peer has, until it lets go of that */
     hold holds[HELD];
     unsigned numbers, depth;
     uint64_t now_ms;
     uint64_t refused_packs;
     bool disk_fails; /* for this run */
-    uint64_t losses, acquired, left, failed, ahead, received;
+    uint64_t losses, acquired, left, failed, ahead, received, adopted;
 } world;
+
+/* The peer: see peer_store.c. */
+void peer_open(world *w, uint64_t file_bytes);
+/* It has what we adopted no longer than to here, or to before. */
+void peer_close(world *w);
+/* Have the peer spill a value, and put it in a place of peers, of which what was there
+ * goes. Returns: what we are handed of it; NULL: its disk fails. */
+spw_payload *peer_hand_over(world *w, size_t place, unsigned number, size_t size);
+/* The peer lets go of what is in a place, and gives space back. */
+void peer_act(world *w, size_t place);
 
 /* Ends the process, and says by which seed, unless the condition holds. */
 void world_require(const world *w, bool condition, const char *what);

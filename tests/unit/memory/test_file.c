@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "file_payloads.h"
@@ -100,14 +101,73 @@ end:
     spw_file_unref(file);
 }
 
+/* What this process says of a file that it has open. */
+static spw_file_claim claim_of(int descriptor)
+{
+    struct stat found;
+    assert_int_equal(fstat(descriptor, &found), 0);
+    return (spw_file_claim){.process = getpid(),
+                            .descriptor = descriptor,
+                            .device = found.st_dev,
+                            .inode = found.st_ino};
+}
+
+static void what_a_process_has_open_is_taken(void **state)
+{
+    torture *t = *state;
+    int descriptor = file_open();
+    spw_file_claim claim = claim_of(descriptor);
+    spw_file *file = NULL;
+    uint64_t size = 1;
+    unsigned open = file_count_descriptors();
+    t->status = spw_file_take(t->context, &claim, &file, &size, &t->error);
+    if (t->status == SPW_STATUS_OK) {
+        assert_int_equal(size, 0);
+        assert_int_not_equal(spw_file_descriptor(file), descriptor);
+        assert_int_equal(claim_of(spw_file_descriptor(file)).inode, claim.inode);
+        spw_file_unref(file);
+    }
+    assert_int_equal(file_count_descriptors(), open);
+    assert_int_equal(close(descriptor), 0);
+}
+
+static void what_cannot_be_taken_is_told(void **state)
+{
+    torture *t = *state;
+    int descriptor = file_open();
+    spw_file_claim claim = claim_of(descriptor), other = claim;
+    spw_file *file = NULL;
+    uint64_t size;
+    other.inode++;
+    assert_status(spw_file_take(t->context, &other, &file, &size, &t->error),
+                  UNSUPPORTED);
+    assert_int_equal(t->error.os_errno, ESTALE);
+    assert_non_null(strstr(t->error.message, "cannot take descriptor"));
+    other = claim;
+    other.process = INT64_MIN;
+    assert_status(spw_file_take(t->context, &other, &file, &size, NULL), UNSUPPORTED);
+    other.process = (int64_t)1 << 32;
+    assert_status(spw_file_take(t->context, &other, &file, &size, NULL), UNSUPPORTED);
+    other = claim;
+    other.descriptor = -1;
+    assert_status(spw_file_take(t->context, &other, &file, &size, NULL), UNSUPPORTED);
+    io_fault_arm_call("peer_take_file", 1, EMFILE);
+    assert_status(spw_file_take(t->context, &claim, &file, &size, &t->error), IO);
+    assert_non_null(strstr(t->error.message, "ulimit -n"));
+    assert_null(file);
+    assert_int_equal(close(descriptor), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(what_is_no_file_is_refused),
         SCENARIO(a_file_system_that_does_not_answer_is_told),
+        SCENARIO(what_cannot_be_taken_is_told),
     };
     const struct CMUnitTest scenarios[] = {
         SCENARIO(the_last_reference_closes), SCENARIO(frames_in_a_file),
+        SCENARIO(what_a_process_has_open_is_taken),
         SCENARIO(a_share_keeps_the_file_open_and_holds_its_place)};
     return cmocka_run_group_tests(tests, NULL, NULL) +
            cmocka_run_group_tests(scenarios, NULL, NULL) +

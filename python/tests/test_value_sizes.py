@@ -26,6 +26,15 @@ def test_the_size_is_the_one_that_dask_takes(size):
     assert value_sizes.of(header, FRAMES) == sizeof(Says(size))
 
 
+def test_what_is_known_is_not_asked():
+    header = {}
+    wrapped = to_serialize(Says(ZeroDivisionError("x")))
+    assert value_sizes.known(wrapped) is None
+    value_sizes.know(wrapped, 12)
+    value_sizes.note(header, wrapped.data, value_sizes.known(wrapped))
+    assert value_sizes.of(header, FRAMES) == 12
+
+
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("x"), SystemExit(3)], ids=["error", "exit"]
 )

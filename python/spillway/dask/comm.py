@@ -21,6 +21,7 @@ from spillway.dask import (
     hook_values,
     offload_setting,
     packed,
+    shared_files,
     undecoded,
 )
 from spillway.dask.decode import decode, loads
@@ -74,6 +75,7 @@ class SpillwayComm(Comm):
         self._is_maker = is_maker
         self._accepted_at = None if is_maker else int(local_addr.rpartition(":")[2])
         self._offer: dict[str, Any] | None = None
+        self._shares_host = False
         place = place_of(stream.loop)
         if place is not None:
             self._offer = place.offer(
@@ -119,7 +121,14 @@ class SpillwayComm(Comm):
     def handshake_info(self) -> dict[str, Any]:
         if self._greeting is not None:
             return dict(self._greeting.info)
-        return {**super().handshake_info(), **handshake.ours(self._offer)}
+        takes_files = (
+            self._is_maker
+            and self._offer is not None
+            and packed.is_anybody()
+            and shared_files.why_not() is None
+        )
+        ours = handshake.ours(self._offer, takes_files=takes_files)
+        return {**super().handshake_info(), **ours}
 
     @property
     def peer_features(self) -> frozenset[str]:
@@ -131,6 +140,11 @@ class SpillwayComm(Comm):
         """Whether there are threads that send what is in files, from there."""
         return self._stream.has_threads
 
+    @property
+    def gives_files(self) -> bool:
+        """Whether the peer takes values that we have on disk as files, not as bytes."""
+        return self._shares_host and handshake.takes_files(self.remote_info)
+
     def _meet(self) -> None:
         """After the handshake, which is Dask's: if the peer may share our host, expect
         it where we said."""
@@ -138,6 +152,7 @@ class SpillwayComm(Comm):
         # The one that we offered, which an ended connection may have outlived.
         place = place_of(self._stream.loop) if self._stream.is_open() else None
         if place is not None:
+            self._shares_host = place.is_shared_with(theirs)
             place.meet(self._stream, self._offer, theirs, is_maker=self._is_maker)
         self._offer = None
 
@@ -173,6 +188,11 @@ class SpillwayComm(Comm):
         except EOFError as error:
             self.abort()
             raise CommClosedError(f"in {self}: aborted on truncated data") from error
+        except shared_files.CannotTake as error:
+            # Who asks again asks by a new connection, on which it will be sent.
+            shared_files.refuse(error)
+            self.abort()
+            raise CommClosedError(f"in {self}: {error}") from error
 
     async def _decode(self, frames: list, deserializers: Any) -> Any:
         if len(frames) == 1:

@@ -19,7 +19,7 @@ from distributed.protocol.utils import msgpack_opts
 from distributed.utils import nbytes, offload
 
 from spillway import _native
-from spillway.dask import checksums, packed, value_sizes
+from spillway.dask import checksums, packed, shared_files, value_sizes
 from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_of
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
@@ -85,6 +85,8 @@ def loads(
                     kept.append(_packed(frames, offset, keep_failures))
                     return kept[-1]
                 return _serialized(frames, offset, deserialize, deserializers)
+            except shared_files.CannotTake:
+                raise
             except BaseException as error:  # one of a value's code, such as SystemExit
                 if not keep_failures or is_interrupt(error):
                     raise
@@ -104,6 +106,8 @@ def loads(
         if failures and not are_data(failures, message):
             raise failures[0].error
         return message
+    except shared_files.CannotTake:
+        raise
     except BaseException as error:
         if is_interrupt(error):
             raise
@@ -124,11 +128,21 @@ def header_of(frame: Frame) -> dict[str, Any]:
 
 def _packed(frames: list, offset: int, is_verified: bool) -> packed.Packed:
     header = header_of(frames[offset])
-    end = offset + 1 + header["num-sub-frames"]
-    own = frames[offset:end]
+    own = [frames[offset], *_sub_frames(frames, offset, header)]
+    if len(own) - 1 != header["num-sub-frames"]:
+        header["num-sub-frames"] = len(own) - 1
+        own[0] = shared_files.packed(header)
     if is_verified:  # as far as nothing need be read; else it is when it is used
         checksums.verify_on_disk(header, own[1:])
     return packed.class_for(header.get("type"))(own, value_sizes.of(header, own))
+
+
+def _sub_frames(frames: list, offset: int, header: dict) -> list[Frame]:
+    """What belongs to a header: what came behind it, or stands in a file of the
+    peer's."""
+    if shared_files.KEY in header:
+        return shared_files.take(header)
+    return frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
 
 
 def _in_memory(frames: list[Frame]) -> list[bytes | memoryview]:
@@ -159,7 +173,7 @@ def _serialized(
     frames: list, offset: int, deserialize: bool, deserializers: Any
 ) -> Any:
     header = header_of(frames[offset])
-    sub_frames = _in_memory(frames[offset + 1 : offset + 1 + header["num-sub-frames"]])
+    sub_frames = _in_memory(_sub_frames(frames, offset, header))
     if not deserialize:
         return Serialized(header, sub_frames)
     checksums.verify(header, sub_frames)

@@ -81,7 +81,11 @@ class Relay:
         """As Scheduler.scatter."""
         from distributed.sizeof import safe_sizeof
 
+        from spillway.dask import value_sizes
+
         sizes = {key: safe_sizeof(value.data) for key, value in data.items()}
+        for key, value in data.items():
+            value_sizes.know(value, sizes[key])
         if sum(sizes.values()) <= PART_BYTES:
             return await self._scatter(data=data, **options)
         keys: list[Any] = []

@@ -273,7 +273,7 @@ class OutgoingMessage:
             if type(value.data) not in _OPAQUE and value_sizes.are_wanted(
                 self._content
             ):
-                value_sizes.note(header, value.data)
+                value_sizes.note(header, value.data, value_sizes.known(value))
             if "compression" in header:  # of what a serialiser of Dask's compressed
                 value = Serialized(dict(header), frames)
                 return _Value(*serialize_and_split(value, size=size), is_new=True)

@@ -116,6 +116,11 @@ def leave(port: int | None) -> None:
         del _ports[port]
 
 
+def is_anybody() -> bool:
+    """Whether there are such workers in this process."""
+    return bool(_ports)
+
+
 def is_wanted(head: bytes | memoryview, accepted_at: int | None) -> bool:
     """Whether who reads a message, of which head is the first frame, can tell them from
     values. `accepted_at`: the port at which the peer came, None where it did not."""

@@ -77,10 +77,14 @@ class MeetingPlace:
             "secret": secret,
         }
 
+    def is_shared_with(self, theirs: Any) -> bool:
+        """Whether a peer's offer says that it runs on our host."""
+        return _is_offer(theirs) and theirs["boot"] == self._boot_id
+
     def meet(self, stream: Stream, ours: Any, theirs: Any, *, is_maker: bool) -> None:
         """Expect the peer of a connection, as both have offered; `is_maker` when the
         connection was made from here, and not accepted."""
-        if not _is_offer(theirs) or theirs["boot"] != self._boot_id:
+        if not self.is_shared_with(theirs):
             return
         made, accepted = (
             (ours["secret"], theirs["secret"])

@@ -20,6 +20,7 @@ from distributed.metrics import context_meter, time
 from distributed.protocol import to_serialize
 
 from spillway import _native
+from spillway.dask import value_sizes
 from spillway.dask.checksums import Damaged
 from spillway.dask.offload_threads import OffloadThreads
 from spillway.dask.stored_frames import Preparation, Recipient
@@ -91,7 +92,8 @@ class _Request:
         self._serializers = serializers
         # Both ends of such a comm have the same object: it is not to be made twice.
         self._is_shared = isinstance(comm, InProc)
-        self._to = Recipient.of(comm)
+        self._to = Recipient.of(comm, keeps=who is not None)
+        self._kept: list[Preparation] = []
 
     async def answer(self) -> Any:
         worker = self._worker
@@ -162,6 +164,7 @@ class _Request:
                 self._find_actor(key, found)
             elif frames is not None:
                 preparation = Preparation(frames, self._to, self._serializers)
+                self._kept.append(preparation)
                 value = preparation.run() if preparation.is_quick else None
                 if value is None:
                     slow[key] = entry, preparation
@@ -188,6 +191,7 @@ class _Request:
             return None
         # What stands for None is the store's own affair, so it is asked for the value.
         value = to_serialize(self._store[key])
+        value_sizes.know(value, entry.weight)
         entry.unpin()
         return value
 
@@ -208,6 +212,7 @@ class _Request:
                 # Deleted or made again meanwhile: then as if it had not been here.
                 if self._store.entry(key) is entry:
                     found[key] = to_serialize(self._store[key])
+                    value_sizes.know(found[key], entry.weight)
                 entry.unpin()
             elif isinstance(outcome, BaseException):
                 self._tell_lost(key, outcome)

@@ -11,7 +11,7 @@ from distributed.protocol.serialize import Serialized
 from distributed.utils import nbytes
 
 from spillway import _native
-from spillway.dask import checksums, handshake
+from spillway.dask import checksums, handshake, shared_files
 from spillway.dask.comm import SpillwayComm
 from spillway.dask.decode import header_of, pickles_inside, plain
 
@@ -32,15 +32,18 @@ class Recipient:
     all that a store may have compressed."""
     codec: str | None
     """Another reads what is compressed so."""
+    shares_disk: bool = False
+    """It keeps values, and takes those that are on disk as files."""
 
     @classmethod
-    def of(cls, comm: Comm) -> "Recipient":
-        """The other end of a comm."""
+    def of(cls, comm: Comm, keeps: bool = False) -> "Recipient":
+        """The other end of a comm; `keeps` when it asks for a worker's store."""
         is_ours = isinstance(comm, SpillwayComm)
         return cls(
             takes_files=is_ours and comm.sends_files,
             compares=is_ours and handshake.CHECKSUMS in comm.peer_features,
             codec=compressions[comm.handshake_options.get("compression")].name,
+            shares_disk=keeps and is_ours and comm.gives_files,
         )
 
     def costs_memory(self, frames: list[Frame]) -> bool:
@@ -66,7 +69,8 @@ class _Frame(NamedTuple):
 
 
 class Preparation:
-    """One value's way to a peer.
+    """One value's way to a peer. To be kept until the peer has it: who is given a file
+    has to find it.
 
     Parameters
     ----------
@@ -83,6 +87,12 @@ class Preparation:
         self._frames = frames
         self._to = to
         self._serializers = serializers
+        # As a file, if all of it is on disk, its small frames too.
+        self._is_given = (
+            to.shares_disk
+            and to.compares
+            and sum(map(nbytes, frames)) >= shared_files.LEAST_BYTES
+        )
         self.read_bytes = 0
         """From disk."""
         self.seconds = 0.0
@@ -125,7 +135,8 @@ class Preparation:
         _put(header, "compression", [one.codec for one in ready])
         if is_foreign:
             header, sent = plain(header, sent)
-        return Serialized(header, sent)
+        given = shared_files.offer(header, sent) if self._is_given else None
+        return given if given is not None else Serialized(header, sent)
 
     def _header(self) -> dict[str, Any]:
         head = self._frames[0]
@@ -166,7 +177,8 @@ class Preparation:
         return _Frame(data, came_with if compares else None, one.codec)
 
     def _goes_from_file(self, one: "_Frame") -> bool:
-        if one.data.nbytes < SMALL_BYTES or not self._to.takes(one.data):
+        is_read = one.data.nbytes < SMALL_BYTES and not self._is_given
+        if is_read or not self._to.takes(one.data):
             return False
         # Nothing is compressed twice, and a checksum is of what arrives.
         is_as_it_came = one.codec is None and one.checksum is None

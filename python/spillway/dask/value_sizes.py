@@ -32,8 +32,22 @@ def are_wanted(message: Any) -> bool:
     )
 
 
-def note(header: dict[str, Any], value: Any) -> None:
-    """Have the header of a value say how large it is, if its type can tell."""
+def know(wrapped: Any, size: int) -> None:
+    """Tell what `Serialize` has how large that is: nobody asks it again."""
+    wrapped.spillway_nbytes = size
+
+
+def known(wrapped: Any) -> int | None:
+    """What was told."""
+    return getattr(wrapped, "spillway_nbytes", None)
+
+
+def note(header: dict[str, Any], value: Any, known: int | None = None) -> None:
+    """Have the header of a value say how large it is, if that is known or its type can
+    tell."""
+    if known is not None:
+        header[KEY] = min(max(0, known), _LARGEST)
+        return
     try:
         size = int(sizeof(value))
     except BaseException as error:  # of the value's code

@@ -330,8 +330,9 @@ SPILLWAY_DISABLE=same_host, so that all bytes go through a loopback socket.
 With fewer than {LEAST_PAIRS} pairs a row is open, whatever they say.
 
 Rounds of an earlier version, which had no threads and sent all by TCP, are in
-benchmarks/results/0.1.0/, and those of one whose stores took to disk also what a task
-waited for in benchmarks/results/all_to_disk/.
+benchmarks/results/0.1.0/, those of one whose stores took to disk also what a task
+waited for in benchmarks/results/all_to_disk/, and those of one that sent by the stream
+what it had on disk in benchmarks/results/by_stream/.
 
 Machine: {os.cpu_count()} virtual cores, {platform.machine()}, Linux
 {platform.release()}, Python {platform.python_version()}, congestion control

@@ -40,7 +40,8 @@ def cluster(plane: str, **options: Any) -> Iterator[Any]:
 
 
 def assert_used(client: Any, plane: str) -> None:
-    """Every worker has values, and has them in Spillway's store or, on stock, not."""
+    """Every worker has values, and has them in Spillway's store or, on stock, not; or it
+    had, and Dask has had it drop what another one has too."""
     _check_stores(client, plane, has_values=True)
 
 
@@ -57,6 +58,8 @@ def _check_stores(client: Any, plane: str, has_values: bool) -> None:
             store["live"]["count"]
             + store["packed"]["count"]
             + store["on_disk"]["count"]
+            + store["packs"]
+            + store["adopted"]
         )
         assert has or not has_values, f"{address} put nothing into its store"
 

@@ -15,6 +15,7 @@
  *   sink.h        where what arrives goes, decided before it is read
  *   store.h       values that leave memory when it is short, and come back
  *   stored_ranges.h  what a store has on disk, for who sends it
+ *   shuffle.h     rows of tables, split by partition and joined again
  *   connection.h  messages over TCP, driven by readiness
  *   reactor.h     threads for what is large, and the way back from them
  *   listener.h    accepting connections
@@ -54,6 +55,7 @@
 #include "spillway/pool.h"
 #include "spillway/reactor.h"
 #include "spillway/same_host.h"
+#include "spillway/shuffle.h"
 #include "spillway/sink.h"
 #include "spillway/store.h"
 #include "spillway/stored_ranges.h"

@@ -10,6 +10,7 @@ python-snappy, and commit what changes. It writes
     corpus/sub_header/NAME-K         sub-header K of that message
     corpus/side_channel/NAME         packets, as the fuzz target takes them
     corpus/segment/NAME              slices, and what a disk makes of them
+    corpus/shard/NAME                columns and shards of them, right and wrong
     corpus/handshake/NAME            what stock says to a listener, in steps that the
                                      fuzz target takes
     ../unit/framing/stock_messages.h frames and first segment of each message
@@ -346,12 +347,62 @@ def segments() -> dict[str, bytes]:
     return made
 
 
+def filled(part: bytes) -> bytes:
+    return part + bytes(-len(part) % 8)
+
+
+def shards() -> dict[str, bytes]:
+    """As fuzz_shard.c reads them; docs/shuffle_layout.md has the bytes of a shard."""
+    fixed, bits, binary, validity = 1, 2, 3, 4
+
+    def columns(*types: tuple[int, int]) -> bytes:
+        return bytes([len(types)]) + b"".join(bytes(one) for one in types)
+
+    def shard(rows: int, sizes: tuple[int, ...], *parts: bytes) -> bytes:
+        data = b"".join(map(filled, parts))
+        head = rows.to_bytes(4, "little")
+        head += b"".join(size.to_bytes(8, "little") for size in sizes)
+        return head + len(data).to_bytes(2, "little") + data
+
+    def ends(*numbers: int) -> bytes:
+        return np.array(numbers, "<u4").tobytes()
+
+    numbers = columns((fixed | validity, 2))
+    strings = columns((binary, 8))
+    every = columns((fixed, 3), (bits | validity, 0), (binary | validity, 4))
+    three = shard(3, (), b"\x05", bytes(range(6)))
+    words = shard(3, (4,), ends(1, 1, 4), b"adef")
+    mixed = shard(
+        3, (7,), bytes(range(9)), b"\x07", b"\x02", b"\x06", ends(0, 3, 7), b"abcdefg"
+    )
+    long = shard(
+        70, (70,), bytes(range(210)), *[b"\x55" * 9] * 3, ends(*range(1, 71)), b"x" * 70
+    )
+    return {
+        "no_shards": every + b"\0",
+        "no_columns": b"\0\2" + shard(9, ()) + shard(1 << 15, ()),
+        "numbers": numbers + b"\3" + three + shard(0, ()) + three,
+        "strings": strings + b"\2" + words * 2,
+        "every_kind": every + b"\3" + mixed + long + mixed,
+        "ends_decrease": strings + b"\1" + shard(3, (4,), ends(2, 1, 4), b"adef"),
+        "ends_beyond": strings + b"\1" + shard(3, (4,), ends(1, 9, 4), b"adef"),
+        "ends_short": strings + b"\2" + words + shard(3, (5,), ends(1, 1, 4), b"adefg"),
+        "many_rows": numbers + b"\1" + shard(2**32 - 1, (), b"\x05", bytes(6)),
+        "many_bytes": strings + b"\1" + shard(3, (2**64 - 3,), ends(1, 1, 4), b"a"),
+        "bytes_without_rows": strings + b"\1" + shard(0, (4,), b"", b"adef"),
+        "cut": every + b"\2" + mixed + long[:300],
+        "unknown_kind": columns((0, 8)) + b"\1" + three,
+        "odd_offsets": columns((binary, 5)) + b"\1" + words,
+    }
+
+
 def main() -> None:
     for corpus in (
         "message_reader",
         "sub_header",
         "side_channel",
         "segment",
+        "shard",
         "handshake",
     ):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
@@ -365,6 +416,8 @@ def main() -> None:
         (HERE / "corpus" / "side_channel" / name).write_bytes(packets)
     for name, spoilt in segments().items():
         (HERE / "corpus" / "segment" / name).write_bytes(spoilt)
+    for name, data in shards().items():
+        (HERE / "corpus" / "shard" / name).write_bytes(data)
     for name, steps in handshakes().items():
         (HERE / "corpus" / "handshake" / name).write_bytes(steps)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())

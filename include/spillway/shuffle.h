@@ -1,0 +1,135 @@
+/* Shards: the rows of a table, split by partition, and joined again. A table is columns
+ * of one length. Splitting puts each partition's rows side by side, in the order in
+ * which they came; what one partition has of one table is a shard, a range of bytes
+ * that can be sent, stored and joined with others. docs/shuffle_layout.md has the
+ * bytes. Nothing here knows what a value means, and nothing is sorted by value. */
+#ifndef SPILLWAY_SHUFFLE_H
+#define SPILLWAY_SHUFFLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spillway/buffer.h"
+
+/* More are refused. Rows of a table are counted in 32 bits. */
+#define SPW_PARTITION_COUNT_MAX ((uint32_t)1 << 24)
+
+typedef enum spw_column_kind {
+    SPW_COLUMN_FIXED = 1, /* items of one size, whatever they are */
+    SPW_COLUMN_BITS = 2,  /* one bit a row, least significant first, as Arrow has it */
+    SPW_COLUMN_BINARY = 3 /* bytes of any length, and offsets into them */
+} spw_column_kind;
+
+/* What both ends have to agree on; the bytes of a shard do not say it. */
+typedef struct spw_column_type {
+    spw_column_kind kind;
+    uint32_t item_size; /* FIXED: of an item, 1 or more; BINARY: of an offset, 4 or 8
+                         * (signed; each end has its own); BITS: 0 */
+    bool has_validity;  /* a bitmap says which rows have a value */
+} spw_column_type;
+
+/* A column to be split: memory of the caller's. */
+typedef struct spw_column {
+    spw_column_type type;
+    uint64_t offset; /* rows of all its memory that lie before the first one */
+    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows. */
+    const void *values;
+    uint64_t values_bit_offset; /* BITS: bits before the bitmap's row 0 */
+    const void *data;           /* BINARY: what the offsets point into */
+    uint64_t data_size;
+    const void *validity; /* a bitmap, 1: has a value; NULL: every row has one */
+    uint64_t validity_bit_offset; /* bits before its row 0 */
+} spw_column;
+
+/* One partition's rows of one table. */
+typedef struct spw_shard {
+    const void *data;
+    uint64_t size; /* bytes */
+    uint32_t rows;
+    const uint64_t *binary_bytes; /* of each BINARY column, in order; NULL: none */
+} spw_shard;
+
+/* What splitting gave: partition p's shard is bytes begins[p] to begins[p + 1], and so
+ * shards of neighbours are one range. rows and binary_bytes are all that has to go with
+ * the bytes; they too are ranges for neighbours. */
+typedef struct spw_split_tables {
+    uint32_t partition_count;
+    uint32_t binary_count;        /* BINARY columns */
+    const uint64_t *begins;       /* partition_count + 1; multiples of 8 */
+    const uint32_t *rows;         /* partition_count */
+    const uint64_t *binary_bytes; /* partition_count times binary_count */
+} spw_split_tables;
+
+typedef struct spw_split spw_split;
+
+/* Split row_count rows by partition_ids, one a row. Costs time by rows and bytes, and
+ * what it allocates beside the result goes when it ends.
+ * Borrows: columns and all that they point to, and partition_ids, during the call.
+ * Returns: in ret_split, to be freed by spw_split_free; its memory is charged HELD.
+ * Thread: any. Errors: INVALID_ARGUMENT (an id that is no partition, of which the
+ * message names the row; a column that makes no sense, or has offsets that decrease or
+ * leave its data, by its number), LIMIT_EXCEEDED (partitions, rows, bytes, the budget),
+ * NO_MEMORY. */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_split_rows(spw_context *context, const spw_column *columns, size_t column_count,
+               uint64_t row_count, const uint32_t *partition_ids,
+               uint32_t partition_count, spw_split **ret_split, spw_error *error);
+/* Takes: split (NULL allowed), and its reference to the buffer. Thread: any. */
+SPW_EXPORT void spw_split_free(spw_split *split);
+
+/* All shards, one after another from its first byte on, which is on a 64-byte boundary.
+ * Borrows: the buffer, until split is freed; who keeps it longer takes a reference.
+ * Returns: never NULL. Thread: any. */
+SPW_EXPORT spw_buffer *spw_split_buffer(const spw_split *split);
+/* Where the shards are, and what is in them.
+ * Borrows: the tables, until split is freed. Returns: in ret_tables. Thread: any. */
+SPW_EXPORT void spw_split_read_tables(const spw_split *split,
+                                      spw_split_tables *ret_tables);
+/* The shard of a partition, which has to be one of the split's.
+ * Borrows: what it points to, until split is freed. Returns: in ret_shard. Thread: any.
+ */
+SPW_EXPORT void spw_split_read_shard(const spw_split *split, uint32_t partition,
+                                     spw_shard *ret_shard);
+
+/* Where rows go when they are joined: memory of the caller's, for a column each. */
+typedef struct spw_column_place {
+    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows. */
+    void *values;
+    void *data;         /* BINARY; NULL if there is no room for any */
+    uint64_t data_size; /* BINARY: the bytes there is room for */
+    void *validity;     /* a bitmap, for a type that has one; NULL otherwise */
+} spw_column_place;
+
+/* Add up what is in shards, to know how much memory joining them takes, and see that
+ * each has the size which its rows and binary bytes lead to.
+ * Borrows: all arguments, during the call; the shards' bytes are not read.
+ * Returns: in ret_rows, and in ret_binary_bytes one sum for each BINARY column, in
+ * order (NULL allowed). Thread: any. Errors: INVALID_ARGUMENT (a type that makes no
+ * sense, a shard without an address), CORRUPT (a shard of another size; the message
+ * names shard and column), LIMIT_EXCEEDED (sums above 64 bits). */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_shards_measure(const spw_column_type *types, size_t column_count,
+                   const spw_shard *shards, size_t shard_count, uint64_t *ret_rows,
+                   uint64_t *ret_binary_bytes, spw_error *error);
+
+/* Join shards: put their rows into columns, in order, from row first_row on, which
+ * leaves what stands before it. Bits of the last byte after the last row are cleared;
+ * nothing behind that is touched. To join in several calls, each begins where the one
+ * before it ended, with the same places: a BINARY column goes on after the bytes that
+ * offset first_row says, and only at first_row 0 is its first offset written.
+ * Borrows: all arguments, during the call. room_rows is what the places have room for,
+ * those before first_row included. What the shards and places have of memory may be
+ * anywhere, but not in each other.
+ * Returns: nothing; places' memory is written. After CORRUPT it may hold anything from
+ * first_row on; other errors come before anything is written. Thread: any; one at a
+ * time for a place. Errors: INVALID_ARGUMENT (a type or a place that makes no sense, no
+ * room for the rows or bytes), CORRUPT (a shard of another size than its rows and bytes
+ * lead to, or with offsets that decrease or leave its bytes), LIMIT_EXCEEDED (more
+ * bytes than offsets of 4 bytes can count). */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_shards_read(const spw_column_type *types, size_t column_count,
+                const spw_shard *shards, size_t shard_count, uint64_t first_row,
+                uint64_t room_rows, const spw_column_place *places, spw_error *error);
+
+#endif

@@ -1,0 +1,140 @@
+/* Invariant: what passes here can be read for each of its rows, and sums of sizes of
+ * what is made of it do not overflow: all later arithmetic relies on it. That values,
+ * bitmaps and offsets have as many items as the caller says is the caller's word. */
+#include "shuffle/split_columns.h"
+
+#include <inttypes.h>
+
+#include "context/error.h"
+#include "shuffle/numbers.h"
+#include "shuffle/shard_layout.h"
+
+static spw_status refuse(size_t number, const char *what, spw_error *error)
+{
+    return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0, "column %zu %s",
+                          number, what);
+}
+
+/* Whether first + offset + rows items of item_size bytes fit the address space. */
+static bool is_reachable(uint64_t first, uint64_t offset, uint64_t rows,
+                         uint64_t item_size)
+{
+    uint64_t most = (uint64_t)PTRDIFF_MAX / item_size;
+    return first <= most && offset <= most - first && rows <= most - first - offset;
+}
+
+static spw_status check_values(const spw_column *column, size_t number,
+                               uint64_t row_count, spw_error *error)
+{
+    bool is_bits = column->type.kind == SPW_COLUMN_BITS;
+    bool is_binary = column->type.kind == SPW_COLUMN_BINARY;
+    if (row_count > 0 && column->values == NULL)
+        return refuse(number, "has no values", error);
+    if (!is_bits && column->values_bit_offset != 0)
+        return refuse(number, "has no bits to skip", error);
+    uint32_t item_size = is_bits ? 1 : column->type.item_size;
+    if (!is_reachable(is_bits ? column->values_bit_offset : 0, column->offset,
+                      row_count + is_binary, item_size))
+        return refuse(number, "is longer than the address space", error);
+    if (!is_binary && (column->data != NULL || column->data_size != 0))
+        return refuse(number, "has data, which only binary ones have", error);
+    if (column->data == NULL && column->data_size != 0)
+        return refuse(number, "has data without an address", error);
+    if (column->data_size > PTRDIFF_MAX)
+        return refuse(number, "has more data than the address space", error);
+    return SPW_STATUS_OK;
+}
+
+static spw_status check_validity(const spw_column *column, size_t number,
+                                 uint64_t row_count, spw_error *error)
+{
+    if (column->validity == NULL)
+        return SPW_STATUS_OK;
+    if (!column->type.has_validity)
+        return refuse(number, "has a validity bitmap that its type does not have",
+                      error);
+    if (!is_reachable(column->validity_bit_offset, column->offset, row_count, 1))
+        return refuse(number, "is longer than the address space", error);
+    return SPW_STATUS_OK;
+}
+
+/* At least what all shards have of a column, filled up; below 2^64, since rows are
+ * below 2^32, partitions at most 2^24, and data below 2^63. */
+static uint64_t bound(const spw_column *column, uint64_t row_count,
+                      uint32_t partition_count)
+{
+    bool is_binary = column->type.kind == SPW_COLUMN_BINARY;
+    uint64_t item_size = is_binary ? 8 : column->type.item_size;
+    uint64_t values = row_count * item_size + row_count / 4;
+    uint64_t filling = (uint64_t)partition_count * 32;
+    uint64_t fixed = values + filling;
+    return fixed > PTRDIFF_MAX ? fixed : fixed + column->data_size;
+}
+
+spw_status spw__split_columns_check(const spw_column *columns, size_t column_count,
+                                    uint64_t row_count, uint32_t partition_count,
+                                    size_t *ret_binary_count, spw_error *error)
+{
+    size_t binary_count = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < column_count; i++) {
+        const spw_column *column = &columns[i];
+        spw_status status = spw__column_type_check(&column->type, i, error);
+        if (status == SPW_STATUS_OK)
+            status = check_values(column, i, row_count, error);
+        if (status == SPW_STATUS_OK)
+            status = check_validity(column, i, row_count, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        uint64_t most = bound(column, row_count, partition_count);
+        if (most > PTRDIFF_MAX - bytes)
+            return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                                  "the columns up to %zu may have more bytes than the "
+                                  "address space",
+                                  i);
+        bytes += most;
+        binary_count += column->type.kind == SPW_COLUMN_BINARY;
+    }
+    *ret_binary_count = binary_count;
+    return SPW_STATUS_OK;
+}
+
+/* Inlined with the size of an offset known. Returns: the row that cannot be followed,
+ * or row_count. */
+static inline uint64_t sum(const uint8_t *offsets, uint32_t size, uint64_t data_size,
+                           uint64_t row_count, const uint32_t *ids, uint64_t *sums,
+                           size_t stride)
+{
+    uint64_t before = spw__offset_at(offsets, size, 0);
+    for (uint64_t row = 0; row < row_count; row++) {
+        uint64_t after = spw__offset_at(offsets, size, row + 1);
+        if (before > after || after > data_size)
+            return row;
+        sums[stride * ids[row]] += after - before;
+        before = after;
+    }
+    return row_count;
+}
+
+spw_status spw__split_column_sum(const spw_column *column, size_t number,
+                                 uint64_t row_count, const uint32_t *ids,
+                                 uint64_t *sums, size_t stride, spw_error *error)
+{
+    if (row_count == 0)
+        return SPW_STATUS_OK;
+    uint32_t size = column->type.item_size;
+    const uint8_t *offsets = (const uint8_t *)column->values + column->offset * size;
+    uint64_t bad;
+    if (size == 4)
+        bad = sum(offsets, 4, column->data_size, row_count, ids, sums, stride);
+    else
+        bad = sum(offsets, 8, column->data_size, row_count, ids, sums, stride);
+    if (bad == row_count)
+        return SPW_STATUS_OK;
+    return spw__error_set(
+        error, SPW_STATUS_INVALID_ARGUMENT, 0,
+        "column %zu, row %" PRIu64 ": offsets %" PRId64 " and %" PRId64
+        " are no range of its %" PRIu64 " bytes of data",
+        number, bad, (int64_t)spw__offset_at(offsets, size, bad),
+        (int64_t)spw__offset_at(offsets, size, bad + 1), column->data_size);
+}

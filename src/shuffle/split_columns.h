@@ -1,0 +1,23 @@
+/* The columns of a table that is to be split: looked at before anything is made of
+ * them. Thread: any. */
+#ifndef SPW_SHUFFLE_SPLIT_COLUMNS_H
+#define SPW_SHUFFLE_SPLIT_COLUMNS_H
+
+#include "spillway/shuffle.h"
+
+/* See that columns can be read for row_count rows, and that what splitting makes of
+ * them cannot be larger than the address space.
+ * Returns: in ret_binary_count, how many are BINARY. Errors: INVALID_ARGUMENT,
+ * LIMIT_EXCEEDED; a column is named by its number. */
+spw_status spw__split_columns_check(const spw_column *columns, size_t column_count,
+                                    uint64_t row_count, uint32_t partition_count,
+                                    size_t *ret_binary_count, spw_error *error);
+
+/* Add the bytes of each row of a BINARY column to its partition's sum, which is
+ * sums[stride * id], and see that every offset can be followed. ids have been checked.
+ * Errors: INVALID_ARGUMENT, with column and row; some sums may have grown. */
+spw_status spw__split_column_sum(const spw_column *column, size_t number,
+                                 uint64_t row_count, const uint32_t *ids,
+                                 uint64_t *sums, size_t stride, spw_error *error);
+
+#endif

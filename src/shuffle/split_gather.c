@@ -1,0 +1,249 @@
+/* Rows are taken in blocks: those of a block are put in order of their partitions, and
+ * then each column is gathered in that order, a run of rows for a partition. A block is
+ * so small that a column's part of it stays in the processor's cache while its lines
+ * are read again and again, and so large that runs have some length. Before it is
+ * gathered it is read once from end to end, which is the one order in which memory is
+ * fast.
+ *
+ * Invariant: between two blocks a partition has rows_before rows in each of its parts;
+ * within a block, next[p] is where its next part begins in data, if it has rows in
+ * that block. */
+#include "shuffle/split_gather.h"
+
+#include <string.h>
+
+#include "shuffle/bitmap.h"
+#include "shuffle/numbers.h"
+#include "shuffle/shard_layout.h"
+
+enum {
+    BLOCK_ROWS_MIN = 1 << 15,
+    RUN_ROWS = 512, /* on average, where there are as many rows */
+    /* Memory for the order of a block is bounded. */
+    BLOCK_ROWS_MAX = 1 << 26,
+    /* More does not stay in the cache until it is used, or is read whole anyway. */
+    TOUCH_BYTES_MAX = 16 << 20,
+    TOUCH_ITEM_BYTES_MAX = 32
+};
+
+typedef struct splitter {
+    const spw__split_job *job;
+    spw_buffer *memory; /* of all that follows */
+    uint64_t *next;     /* by partition */
+    uint32_t *rows_before;
+    uint32_t *ends; /* where a partition's run ends in order */
+    uint32_t *order;
+    uint64_t block; /* its first row */
+    size_t block_rows;
+} splitter;
+
+/* The rows of one partition in one block. A loop over them begins with
+ * BEFORE_FIRST_RUN.
+ */
+typedef struct run {
+    size_t partition;
+    uint32_t begin, end;        /* in order */
+    uint32_t rows, rows_before; /* of the partition in all, and before this block */
+} run;
+
+#define BEFORE_FIRST_RUN ((run){.partition = SIZE_MAX})
+
+static size_t choose_block_rows(const spw__split_job *job)
+{
+    uint64_t rows = (uint64_t)job->tables.partition_count * RUN_ROWS;
+    if (rows < BLOCK_ROWS_MIN)
+        rows = BLOCK_ROWS_MIN;
+    if (rows > BLOCK_ROWS_MAX)
+        rows = BLOCK_ROWS_MAX;
+    return (size_t)(job->row_count < rows ? job->row_count : rows);
+}
+
+static spw_status splitter_init(splitter *s, const spw__split_job *job,
+                                spw_error *error)
+{
+    size_t partitions = job->tables.partition_count;
+    size_t block_rows = choose_block_rows(job);
+    size_t bytes =
+        partitions * (sizeof *s->next + sizeof *s->rows_before + sizeof *s->ends) +
+        block_rows * sizeof *s->order;
+    *s = (splitter){.job = job, .block_rows = block_rows};
+    spw_status status =
+        spw_buffer_create(job->context, bytes, SPW_CHARGE_HELD, &s->memory, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    s->next = spw_buffer_data(s->memory);
+    s->rows_before = (uint32_t *)(s->next + partitions);
+    s->ends = s->rows_before + partitions;
+    s->order = s->ends + partitions;
+    memset(s->rows_before, 0, partitions * sizeof *s->rows_before);
+    return SPW_STATUS_OK;
+}
+
+/* Put the rows of the block in order of their partitions. Until a partition's rows are
+ * placed, ends has where the next one goes. */
+static void sort_block(splitter *s)
+{
+    const spw__split_job *job = s->job;
+    const uint32_t *ids = job->ids + s->block;
+    size_t partitions = job->tables.partition_count;
+    if (s->block_rows == job->row_count) {
+        memcpy(s->ends, job->tables.rows, partitions * sizeof *s->ends);
+    } else {
+        memset(s->ends, 0, partitions * sizeof *s->ends);
+        for (size_t i = 0; i < s->block_rows; i++)
+            s->ends[ids[i]]++;
+    }
+    uint32_t at = 0;
+    for (size_t p = 0; p < partitions; p++) {
+        uint32_t count = s->ends[p];
+        s->ends[p] = at;
+        at += count;
+    }
+    for (size_t i = 0; i < s->block_rows; i++)
+        s->order[s->ends[ids[i]]++] = (uint32_t)i;
+}
+
+/* Go on to the next partition that has rows in this block. */
+static inline bool next_run(const splitter *s, run *r)
+{
+    do {
+        if (++r->partition == s->job->tables.partition_count)
+            return false;
+        r->begin = r->end;
+        r->end = s->ends[r->partition];
+    } while (r->begin == r->end);
+    r->rows = s->job->tables.rows[r->partition];
+    r->rows_before = s->rows_before[r->partition];
+    return true;
+}
+
+/* Where the next part of the partition's shard is, of so many bytes. What fills it up
+ * is cleared once, with its first rows. */
+static inline uint8_t *next_part(splitter *s, const run *r, uint64_t bytes)
+{
+    uint8_t *part = s->job->data + s->next[r->partition];
+    uint64_t filling = spw__shard_align(bytes) - bytes;
+    s->next[r->partition] += bytes + filling;
+    if (filling > 0 && r->rows_before == 0)
+        memset(part + bytes, 0, (size_t)filling);
+    return part;
+}
+
+/* bits is NULL if all are ones; first is the bit of the block's first row. */
+static void gather_bits(splitter *s, const uint8_t *bits, uint64_t first)
+{
+    for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
+        uint8_t *part = next_part(s, &r, spw__bitmap_bytes(r.rows));
+        if (bits == NULL)
+            spw__bitmap_append_ones(part, r.rows_before, r.end - r.begin);
+        else
+            spw__bitmap_append_gathered(part, r.rows_before, bits, first,
+                                        s->order + r.begin, r.end - r.begin);
+    }
+}
+
+static void gather_items(splitter *s, const uint8_t *items, size_t item_size)
+{
+    spw__gather_fn gather = spw__gather_for(s->job->way, item_size);
+    for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
+        uint8_t *part = next_part(s, &r, r.rows * (uint64_t)item_size);
+        gather(part + r.rows_before * item_size, items, s->order + r.begin,
+               r.end - r.begin, item_size);
+    }
+}
+
+/* binary: how many BINARY columns come before this one. */
+static void gather_binary(splitter *s, const spw__binary_source *source, size_t binary)
+{
+    const spw_split_tables *tables = &s->job->tables;
+    for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
+        uint64_t bytes =
+            tables->binary_bytes[r.partition * tables->binary_count + binary];
+        uint32_t end_size = spw__shard_end_size(bytes);
+        spw__binary_run out = {
+            .end_size = end_size, .rows_before = r.rows_before, .data_size = bytes};
+        out.ends = next_part(s, &r, r.rows * (uint64_t)end_size);
+        out.data = next_part(s, &r, bytes);
+        spw__gather_binary(&out, source, s->order + r.begin, r.end - r.begin);
+    }
+}
+
+static void touch(const void *bytes, uint64_t from, uint64_t size)
+{
+    if (size <= TOUCH_BYTES_MAX)
+        spw__gather_touch((const uint8_t *)bytes + from, size);
+}
+
+/* Bitmaps are small enough to stay in the cache anyway. */
+static void touch_column(const splitter *s, const spw_column *column)
+{
+    uint64_t first = column->offset + s->block;
+    uint32_t size = column->type.item_size;
+    if (column->type.kind != SPW_COLUMN_BITS && size <= TOUCH_ITEM_BYTES_MAX)
+        touch(column->values, first * size, s->block_rows * (uint64_t)size);
+    if (column->type.kind != SPW_COLUMN_BINARY || column->data == NULL)
+        return;
+    uint64_t begin = spw__number_at(column->values, size, first);
+    touch(column->data, begin,
+          spw__number_at(column->values, size, first + s->block_rows) - begin);
+}
+
+static void gather_column(splitter *s, const spw_column *column, size_t binary)
+{
+    uint64_t first = column->offset + s->block;
+    uint32_t size = column->type.item_size;
+    const uint8_t *values = column->values;
+    if (column->type.has_validity)
+        gather_bits(s, column->validity, column->validity_bit_offset + first);
+    if (column->type.kind == SPW_COLUMN_BITS) {
+        gather_bits(s, values, column->values_bit_offset + first);
+        return;
+    }
+    values += first * size;
+    if (column->type.kind == SPW_COLUMN_FIXED) {
+        gather_items(s, values, size);
+        return;
+    }
+    spw__binary_source source = {.offsets = values,
+                                 .offset_size = size,
+                                 /* No arithmetic on NULL, not even by 0. */
+                                 .data = column->data != NULL ? column->data
+                                                              : column->values,
+                                 .data_size = column->data_size};
+    gather_binary(s, &source, binary);
+}
+
+static void gather_block(splitter *s)
+{
+    const spw__split_job *job = s->job;
+    size_t partitions = job->tables.partition_count;
+    memcpy(s->next, job->tables.begins, partitions * sizeof *s->next);
+    sort_block(s);
+    size_t binary = 0;
+    for (size_t i = 0; i < job->column_count; i++) {
+        touch_column(s, &job->columns[i]);
+        gather_column(s, &job->columns[i], binary);
+        binary += job->columns[i].type.kind == SPW_COLUMN_BINARY;
+    }
+    for (size_t p = 0; p < partitions; p++)
+        s->rows_before[p] += s->ends[p] - (p > 0 ? s->ends[p - 1] : 0);
+}
+
+spw_status spw__split_gather(const spw__split_job *job, spw_error *error)
+{
+    if (job->row_count == 0)
+        return SPW_STATUS_OK;
+    splitter s;
+    spw_status status = splitter_init(&s, job, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    size_t block_rows = s.block_rows;
+    for (; s.block < job->row_count; s.block += s.block_rows) {
+        uint64_t left = job->row_count - s.block;
+        s.block_rows = left < block_rows ? (size_t)left : block_rows;
+        gather_block(&s);
+    }
+    spw__gather_end();
+    spw_buffer_unref(s.memory);
+    return SPW_STATUS_OK;
+}

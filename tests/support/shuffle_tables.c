@@ -1,0 +1,345 @@
+#include "shuffle_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "testing.h"
+
+/* ----- making ----- */
+
+static unsigned below(unsigned *seed, unsigned count)
+{
+    return (unsigned)rand_r(seed) % count;
+}
+
+static uint8_t *noise(size_t size, unsigned *seed)
+{
+    uint8_t *bytes = malloc(size > 0 ? size : 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(rand_r(seed) >> 3);
+    return bytes;
+}
+
+void shuffle_table_choose_types(shuffle_table *table, unsigned *seed)
+{
+    static const uint32_t SIZES[] = {1, 2, 3, 4, 4, 5, 7, 8, 8, 8, 12, 16, 24, 33};
+    *table = (shuffle_table){.column_count = below(seed, TABLE_COLUMNS_MAX + 1)};
+    for (size_t i = 0; i < table->column_count; i++) {
+        spw_column_type *type = &table->types[i];
+        type->has_validity = below(seed, 2) == 0;
+        type->kind = (spw_column_kind)(1 + below(seed, 3));
+        if (type->kind == SPW_COLUMN_FIXED)
+            type->item_size = SIZES[below(seed, COUNT_OF(SIZES))];
+        else if (type->kind == SPW_COLUMN_BINARY)
+            type->item_size = below(seed, 2) == 0 ? 4 : 8;
+        table->binary_count += type->kind == SPW_COLUMN_BINARY;
+    }
+}
+
+static void fill_binary(spw_column *column, uint64_t rows, unsigned *seed)
+{
+    size_t count = (size_t)(column->offset + rows + 1), size = column->type.item_size;
+    uint8_t *offsets = noise(count * size, seed);
+    uint64_t at = below(seed, 50); /* what stands before is of no row */
+    for (size_t i = (size_t)column->offset; i < count; i++) {
+        memcpy(offsets + i * size, &at, size);
+        if (i + 1 < count)
+            at += below(seed, 20) == 0 ? below(seed, 400) : below(seed, 40);
+    }
+    column->data_size = at + (below(seed, 2) == 0 ? below(seed, 50) : 0);
+    column->data = noise((size_t)column->data_size, seed);
+    column->values = offsets;
+}
+
+static void fill_column(spw_column *column, uint64_t rows, unsigned *seed)
+{
+    column->offset = below(seed, 2) == 0 ? 0 : below(seed, 70);
+    uint64_t end = column->offset + rows;
+    if (column->type.kind == SPW_COLUMN_FIXED) {
+        column->values = noise((size_t)end * column->type.item_size, seed);
+    } else if (column->type.kind == SPW_COLUMN_BITS) {
+        column->values_bit_offset = below(seed, 20);
+        column->values = noise((size_t)(column->values_bit_offset + end + 7) / 8, seed);
+    } else {
+        fill_binary(column, rows, seed);
+    }
+    if (column->type.has_validity && below(seed, 3) > 0) {
+        column->validity_bit_offset = below(seed, 20);
+        column->validity =
+            noise((size_t)(column->validity_bit_offset + end + 7) / 8, seed);
+    }
+}
+
+void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
+                        uint32_t partition_count, unsigned *seed)
+{
+    table->row_count = row_count;
+    table->partition_count = partition_count;
+    for (size_t i = 0; i < table->column_count; i++) {
+        table->columns[i] = (spw_column){.type = table->types[i]};
+        fill_column(&table->columns[i], row_count, seed);
+    }
+    table->ids = malloc((size_t)row_count * sizeof *table->ids + 1);
+    assert_non_null(table->ids);
+    /* Some partitions get most of the rows, and some none. */
+    unsigned favoured = below(seed, partition_count), spread = below(seed, 3);
+    for (uint64_t i = 0; i < row_count; i++)
+        table->ids[i] =
+            below(seed, 3) < spread ? favoured : below(seed, partition_count);
+}
+
+void shuffle_table_clear(shuffle_table *table)
+{
+    for (size_t i = 0; i < table->column_count; i++) {
+        free((void *)(uintptr_t)table->columns[i].values);
+        free((void *)(uintptr_t)table->columns[i].data);
+        free((void *)(uintptr_t)table->columns[i].validity);
+    }
+    free(table->ids);
+    table->ids = NULL;
+}
+
+/* ----- the oracle ----- */
+
+static bool bit_at(const void *bits, uint64_t i)
+{
+    return (((const uint8_t *)bits)[i / 8] >> (i % 8) & 1) != 0;
+}
+
+static uint64_t offset_at(const void *offsets, size_t size, uint64_t i)
+{
+    uint64_t offset = 0;
+    memcpy(&offset, (const uint8_t *)offsets + i * size, size);
+    return offset;
+}
+
+bool shuffle_table_is_valid(const spw_column *column, uint64_t row)
+{
+    return column->validity == NULL ||
+           bit_at(column->validity, column->validity_bit_offset + column->offset + row);
+}
+
+size_t shuffle_table_value(const spw_column *column, uint64_t row,
+                           const uint8_t **ret_bytes)
+{
+    static const uint8_t BITS[2] = {0, 1};
+    uint64_t at = column->offset + row;
+    size_t size = column->type.item_size;
+    if (column->type.kind == SPW_COLUMN_BITS) {
+        *ret_bytes = &BITS[bit_at(column->values, column->values_bit_offset + at)];
+        return 1;
+    }
+    if (column->type.kind == SPW_COLUMN_FIXED) {
+        *ret_bytes = (const uint8_t *)column->values + at * size;
+        return size;
+    }
+    uint64_t from = offset_at(column->values, size, at);
+    *ret_bytes = (const uint8_t *)column->data + from;
+    return (size_t)(offset_at(column->values, size, at + 1) - from);
+}
+
+static void put_filling(wire_bytes *wire)
+{
+    static const uint8_t ZEROS[8];
+    wire_put(wire, ZEROS, (8 - wire->size % 8) % 8);
+}
+
+/* As many bits as come, and then zeros. */
+typedef struct bit_writer {
+    uint8_t byte;
+    unsigned used;
+} bit_writer;
+
+static void put_bit(wire_bytes *wire, bit_writer *writer, bool bit)
+{
+    writer->byte = (uint8_t)(writer->byte | bit << writer->used);
+    if (++writer->used < 8)
+        return;
+    wire_put(wire, &writer->byte, 1);
+    *writer = (bit_writer){0};
+}
+
+static void end_bits(wire_bytes *wire, const bit_writer *writer)
+{
+    if (writer->used > 0)
+        wire_put(wire, &writer->byte, 1);
+    put_filling(wire);
+}
+
+static void put_bitmap(const spw_column *column, const uint64_t *rows, size_t count,
+                       bool is_validity, wire_bytes *wire)
+{
+    bit_writer writer = {0};
+    const uint8_t *value;
+    for (size_t i = 0; i < count; i++) {
+        bool bit = shuffle_table_is_valid(column, rows[i]);
+        if (!is_validity) {
+            shuffle_table_value(column, rows[i], &value);
+            bit = *value;
+        }
+        put_bit(wire, &writer, bit);
+    }
+    end_bits(wire, &writer);
+}
+
+static uint64_t put_values(const spw_column *column, const uint64_t *rows, size_t count,
+                           wire_bytes *wire)
+{
+    const uint8_t *value;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = shuffle_table_value(column, rows[i], &value);
+        if (wire != NULL)
+            wire_put(wire, value, size);
+        bytes += size;
+    }
+    if (wire != NULL)
+        put_filling(wire);
+    return bytes;
+}
+
+static void put_ends(const spw_column *column, const uint64_t *rows, size_t count,
+                     wire_bytes *wire)
+{
+    const uint8_t *value;
+    uint64_t end = 0, bytes = put_values(column, rows, count, NULL);
+    for (size_t i = 0; i < count; i++) {
+        end += shuffle_table_value(column, rows[i], &value);
+        wire_put(wire, &end, bytes >> 32 == 0 ? 4 : 8);
+    }
+    put_filling(wire);
+}
+
+static uint64_t *rows_of(const shuffle_table *table, uint32_t partition, size_t *ret)
+{
+    uint64_t *rows = malloc((size_t)table->row_count * sizeof *rows + 1);
+    assert_non_null(rows);
+    *ret = 0;
+    for (uint64_t i = 0; i < table->row_count; i++)
+        if (table->ids[i] == partition)
+            rows[(*ret)++] = i;
+    return rows;
+}
+
+void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
+                             wire_bytes *wire)
+{
+    size_t count;
+    uint64_t *rows = rows_of(table, partition, &count);
+    for (size_t i = 0; i < table->column_count; i++) {
+        const spw_column *column = &table->columns[i];
+        if (column->type.has_validity)
+            put_bitmap(column, rows, count, true, wire);
+        if (column->type.kind == SPW_COLUMN_BITS) {
+            put_bitmap(column, rows, count, false, wire);
+        } else {
+            if (column->type.kind == SPW_COLUMN_BINARY)
+                put_ends(column, rows, count, wire);
+            put_values(column, rows, count, wire);
+        }
+    }
+    free(rows);
+}
+
+static void check_tables(const shuffle_table *table, const spw_split_tables *tables,
+                         uint32_t partition)
+{
+    size_t count, binary = 0;
+    uint64_t *rows = rows_of(table, partition, &count);
+    assert_int_equal(tables->rows[partition], count);
+    for (size_t i = 0; i < table->column_count; i++) {
+        if (table->columns[i].type.kind != SPW_COLUMN_BINARY)
+            continue;
+        uint64_t bytes = put_values(&table->columns[i], rows, count, NULL);
+        assert_int_equal(
+            tables->binary_bytes[partition * table->binary_count + binary++], bytes);
+    }
+    free(rows);
+}
+
+void shuffle_table_check_split(const shuffle_table *table, const spw_split *split)
+{
+    spw_split_tables tables;
+    wire_bytes wire = {0};
+    spw_split_read_tables(split, &tables);
+    const spw_buffer *buffer = spw_split_buffer(split);
+    assert_int_equal((uintptr_t)spw_buffer_data(buffer) % SPW_BUFFER_ALIGNMENT, 0);
+    assert_int_equal(tables.partition_count, table->partition_count);
+    assert_int_equal(tables.binary_count, table->binary_count);
+    for (uint32_t p = 0; p < table->partition_count; p++) {
+        assert_int_equal(tables.begins[p], wire.size);
+        check_tables(table, &tables, p);
+        shuffle_table_put_shard(table, p, &wire);
+        spw_shard shard;
+        spw_split_read_shard(split, p, &shard);
+        assert_int_equal(shard.size, wire.size - tables.begins[p]);
+        assert_int_equal(shard.rows, tables.rows[p]);
+        if (shard.size > 0)
+            assert_memory_equal(shard.data, wire.bytes + tables.begins[p], shard.size);
+    }
+    assert_int_equal(tables.begins[table->partition_count], wire.size);
+    assert_int_equal(spw_buffer_size(buffer), wire.size);
+    wire_clear(&wire);
+}
+
+spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
+                               spw_split **ret_split, spw_error *error)
+{
+    return spw_split_rows(context, table->columns, table->column_count,
+                          table->row_count, table->ids, table->partition_count,
+                          ret_split, error);
+}
+
+/* ----- places ----- */
+
+void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
+                         size_t column_count, uint64_t row_count,
+                         const uint64_t *binary_bytes)
+{
+    unsigned seed = 3;
+    size_t rows = (size_t)row_count, bitmap = (rows + 7) / 8;
+    for (size_t i = 0; i < column_count; i++) {
+        places[i] = (spw_column_place){0};
+        if (types[i].has_validity)
+            places[i].validity = noise(bitmap, &seed);
+        if (types[i].kind == SPW_COLUMN_FIXED) {
+            places[i].values = noise(rows * types[i].item_size, &seed);
+        } else if (types[i].kind == SPW_COLUMN_BITS) {
+            places[i].values = noise(bitmap, &seed);
+        } else {
+            places[i].values = noise((rows + 1) * types[i].item_size, &seed);
+            places[i].data_size = *binary_bytes++;
+            places[i].data = noise((size_t)places[i].data_size, &seed);
+        }
+    }
+}
+
+void shuffle_places_close(spw_column_place *places, size_t column_count)
+{
+    for (size_t i = 0; i < column_count; i++) {
+        free(places[i].values);
+        free(places[i].data);
+        free(places[i].validity);
+    }
+}
+
+void shuffle_places_check_row(const spw_column_place *places,
+                              const shuffle_table *table, uint64_t row, uint64_t at)
+{
+    for (size_t i = 0; i < table->column_count; i++) {
+        const spw_column *from = &table->columns[i];
+        /* What is in a place is a column too. */
+        spw_column to = {.type = table->types[i],
+                         .values = places[i].values,
+                         .data = places[i].data,
+                         .validity = places[i].validity};
+        const uint8_t *expected, *found;
+        assert_int_equal(shuffle_table_is_valid(&to, at),
+                         shuffle_table_is_valid(from, row));
+        size_t size = shuffle_table_value(from, row, &expected);
+        assert_int_equal(shuffle_table_value(&to, at, &found), size);
+        if (size > 0)
+            assert_memory_equal(found, expected, size);
+    }
+}

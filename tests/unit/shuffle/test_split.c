@@ -1,0 +1,309 @@
+/* Splitting as a whole: split.c, and split_gather.c that fills what it lays out. */
+#include "shuffle/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "counted_context.h"
+#include "shuffle_tables.h"
+#include "testing.h"
+#include "torture.h"
+
+/* The example of docs/shuffle_layout.md. */
+static void the_example_has_the_bytes_of_its_document(void **state)
+{
+    (void)state;
+    static const uint16_t numbers[5] = {10, 20, 30, 40, 50};
+    static const uint8_t validity = 0x1b;
+    static const int32_t offsets[6] = {0, 1, 3, 3, 6, 8};
+    static const uint32_t ids[5] = {1, 0, 1, 1, 0};
+    static const uint8_t EXPECTED[] = {0x03, 0,   0,   0, 0, 0, 0,  0,    20,
+                                       0,    50,  0,   0, 0, 0, 0, /* partition 0 */
+                                       2,    0,   0,   0, 4, 0, 0,  0,    'b',
+                                       'c',  'g', 'h', 0, 0, 0, 0,  0x05, 0,
+                                       0,    0,   0,   0, 0, 0, 10, 0,    30,
+                                       0,    40,  0,   0, 0, /* partition 1 */
+                                       1,    0,   0,   0, 1, 0, 0,  0,    4,
+                                       0,    0,   0,   0, 0, 0, 0,  'a',  'd',
+                                       'e',  'f', 0,   0, 0, 0};
+    const spw_column columns[2] = {
+        {.type = {SPW_COLUMN_FIXED, 2, true}, .values = numbers, .validity = &validity},
+        {.type = {SPW_COLUMN_BINARY, 4, false},
+         .values = offsets,
+         .data = "abcdefgh",
+         .data_size = 8}};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    spw_split *split;
+    spw_split_tables tables;
+    assert_ok(spw_split_rows(counted.context, columns, 2, 5, ids, 3, &split, NULL));
+    spw_split_read_tables(split, &tables);
+    assert_int_equal(spw_buffer_size(spw_split_buffer(split)), sizeof EXPECTED);
+    assert_memory_equal(spw_buffer_data(spw_split_buffer(split)), EXPECTED,
+                        sizeof EXPECTED);
+    assert_memory_equal(tables.begins, ((uint64_t[]){0, 32, 72, 72}), 32);
+    assert_memory_equal(tables.rows, ((uint32_t[]){2, 3, 0}), 12);
+    assert_memory_equal(tables.binary_bytes, ((uint64_t[]){4, 4, 0}), 24);
+    spw_split_free(split);
+    counted_context_close(&counted);
+}
+
+static void check_random(spw_context *context, uint64_t rows, uint32_t partitions,
+                         unsigned *seed)
+{
+    shuffle_table table;
+    spw_split *split;
+    shuffle_table_choose_types(&table, seed);
+    shuffle_table_fill(&table, rows, partitions, seed);
+    for (int way = 0; way <= SPW__GATHER_STREAMED; way++) {
+        assert_ok(spw__split_rows_by((spw__gather_way)way, context, table.columns,
+                                     table.column_count, rows, table.ids, partitions,
+                                     &split, NULL));
+        shuffle_table_check_split(&table, split);
+        spw_split_free(split);
+    }
+    shuffle_table_clear(&table);
+}
+
+static void random_tables_become_what_row_by_row_makes_of_them(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    unsigned seed = 1;
+    for (int round = 0; round < 1500; round++) {
+        uint64_t rows = (uint64_t)rand_r(&seed) % (round % 10 == 0 ? 2000 : 60);
+        check_random(counted.context, rows, 1 + (uint32_t)rand_r(&seed) % 20, &seed);
+    }
+    counted_context_close(&counted);
+}
+
+/* More rows than a block has, with few partitions and with many, in memory that was
+ * used before. */
+static void tables_of_several_blocks_do_too(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t rows;
+        uint32_t partitions;
+    } CASES[] = {{32768, 1},   {32769, 2},   {70000, 3},  {100000, 40},
+                 {65536, 256}, {40000, 257}, {40000, 500}};
+    counted_context counted;
+    counted_context_open_pool(&counted, 0);
+    unsigned seed = 77;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        for (int round = 0; round < 3; round++)
+            check_random(counted.context, CASES[i].rows, CASES[i].partitions, &seed);
+    counted_context_close(&counted);
+}
+
+static void nothing_at_all_can_be_split(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    static const uint32_t ids[3] = {1, 1, 0};
+    static const spw_column columns[3] = {{.type = {SPW_COLUMN_FIXED, 8, true}},
+                                          {.type = {SPW_COLUMN_BITS, 0, false}},
+                                          {.type = {SPW_COLUMN_BINARY, 4, false}}};
+    static const struct {
+        size_t columns;
+        uint64_t rows;
+        uint32_t partitions;
+    } CASES[] = {{0, 0, 0}, {3, 0, 0}, {3, 0, 4}, {0, 3, 4}, {0, 0, 4}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw_split *split;
+        spw_split_tables tables;
+        assert_ok(spw_split_rows(counted.context, columns, CASES[i].columns,
+                                 CASES[i].rows, CASES[i].rows > 0 ? ids : NULL,
+                                 CASES[i].partitions, &split, NULL));
+        spw_split_read_tables(split, &tables);
+        assert_int_equal(spw_buffer_size(spw_split_buffer(split)), 0);
+        assert_int_equal(tables.partition_count, CASES[i].partitions);
+        for (uint32_t p = 0; p < CASES[i].partitions; p++) {
+            assert_int_equal(tables.rows[p], CASES[i].rows > 0 && p < 2 ? 1 + p : 0);
+            assert_int_equal(tables.begins[p], 0);
+        }
+        spw_split_free(split);
+    }
+    counted_context_close(&counted);
+}
+
+static void an_id_that_is_no_partition_is_refused_by_its_row(void **state)
+{
+    (void)state;
+    static const uint64_t items[4];
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
+    static const struct {
+        uint32_t ids[4], partitions;
+        const char *message;
+    } CASES[] = {
+        {{0, 1, 2, 3}, 3, "row 3 is for partition 3 of 3"},
+        {{UINT32_MAX, 1, 2, 3}, 3, "row 0 is for partition 4294967295 of 3"},
+        {{0, 0, 0, 0}, 0, "row 0 is for partition 0 of 0"},
+    };
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw_split *split = NULL;
+        spw_error error;
+        assert_status(spw_split_rows(counted.context, &column, 1, 4, CASES[i].ids,
+                                     CASES[i].partitions, &split, &error),
+                      INVALID_ARGUMENT);
+        assert_string_equal(error.message, CASES[i].message);
+        assert_null(split);
+    }
+    counted_context_close(&counted);
+}
+
+static void more_than_can_be_counted_is_refused(void **state)
+{
+    (void)state;
+    static const uint32_t ids[1];
+    counted_context counted;
+    counted_context_open(&counted, 0, 1 << 20);
+    spw_split *split = NULL;
+    spw_error error;
+    assert_status(
+        spw_split_rows(counted.context, NULL, 0, 1ull << 32, ids, 1, &split, &error),
+        LIMIT_EXCEEDED);
+    assert_string_equal(error.message, "4294967296 rows, more than a table may have");
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, ids, (1u << 24) + 1,
+                                 &split, &error),
+                  LIMIT_EXCEEDED);
+    assert_string_equal(error.message, "16777217 partitions, more than 16777216");
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, NULL, 1, &split, &error),
+                  INVALID_ARGUMENT);
+    /* The budget: the tables alone, and the shards. */
+    assert_status(
+        spw_split_rows(counted.context, NULL, 0, 1, ids, 1u << 24, &split, &error),
+        LIMIT_EXCEEDED);
+    uint8_t *item = calloc(2, 1 << 20);
+    spw_column column = {.type = {SPW_COLUMN_FIXED, 2 << 20, false}, .values = item};
+    assert_status(
+        spw_split_rows(counted.context, &column, 1, 1, ids, 1, &split, &error),
+        LIMIT_EXCEEDED);
+    free(item);
+    assert_null(split);
+    counted_context_close(&counted);
+}
+
+/* What the document says that a shard costs beside its bytes. */
+static void a_shard_takes_few_bytes_beside_its_rows(void **state)
+{
+    (void)state;
+    enum { ROWS = 10000, PARTITIONS = 2000, COLUMNS = 13 };
+    static uint64_t items[ROWS];
+    static uint32_t ids[ROWS];
+    static int64_t offsets[ROWS + 1];
+    spw_column columns[COLUMNS + 1];
+    for (size_t i = 0; i < ROWS; i++) {
+        ids[i] = (uint32_t)(i * 7919 % PARTITIONS);
+        offsets[i + 1] = offsets[i] + 8;
+    }
+    for (size_t i = 0; i < COLUMNS; i++)
+        columns[i] =
+            (spw_column){.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
+    columns[COLUMNS] = (spw_column){.type = {SPW_COLUMN_BINARY, 8, false},
+                                    .values = offsets,
+                                    .data = items,
+                                    .data_size = ROWS * 8};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    for (size_t strings = 0; strings < 2; strings++) {
+        spw_split *split;
+        assert_ok(spw_split_rows(counted.context, columns, COLUMNS + strings, ROWS, ids,
+                                 PARTITIONS, &split, NULL));
+        uint64_t held = counted_context_charged(&counted, SPW_CHARGE_HELD);
+        uint64_t rows = ROWS * (uint64_t)(COLUMNS * 8 + strings * 12);
+        assert_in_range(held - rows, PARTITIONS * 12,
+                        PARTITIONS * (12 + strings * 12) + 8);
+        spw_split_free(split);
+    }
+    counted_context_close(&counted);
+}
+
+/* 2^24 partitions, nearly all of them empty. */
+static void there_may_be_very_many_partitions(void **state)
+{
+    (void)state;
+    static const uint32_t ids[3] = {(1u << 24) - 1, 0, (1u << 24) - 1};
+    static const uint32_t items[3] = {1, 2, 3};
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 4, false}, .values = items};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    spw_split *split;
+    spw_shard shard;
+    assert_ok(
+        spw_split_rows(counted.context, &column, 1, 3, ids, 1u << 24, &split, NULL));
+    spw_split_read_shard(split, (1u << 24) - 1, &shard);
+    assert_int_equal(shard.rows, 2);
+    assert_memory_equal(shard.data, ((uint32_t[]){1, 3}), 8);
+    assert_null(shard.binary_bytes);
+    spw_split_read_shard(split, 77, &shard);
+    assert_int_equal(shard.rows, 0);
+    assert_int_equal(shard.size, 0);
+    spw_split_free(split);
+    counted_context_close(&counted);
+}
+
+static void the_buffer_may_outlive_the_split(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    unsigned seed = 9;
+    shuffle_table table = {.column_count = 1, .types = {{SPW_COLUMN_FIXED, 8, false}}};
+    spw_split *split;
+    shuffle_table_fill(&table, 50, 1, &seed);
+    assert_ok(shuffle_table_split(&table, counted.context, &split, NULL));
+    spw_buffer *buffer = spw_buffer_ref(spw_split_buffer(split));
+    spw_split_free(split);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 400);
+    const uint8_t *value;
+    for (uint64_t row = 0; row < 50; row++) {
+        shuffle_table_value(&table.columns[0], row, &value);
+        assert_memory_equal((uint8_t *)spw_buffer_data(buffer) + row * 8, value, 8);
+    }
+    spw_buffer_unref(buffer);
+    spw_split_free(NULL);
+    shuffle_table_clear(&table);
+    counted_context_close(&counted);
+}
+
+static void splits(void **state)
+{
+    torture *t = *state;
+    unsigned seed = 4;
+    spw_split *split = NULL;
+    shuffle_table table = {.column_count = 3,
+                           .binary_count = 1,
+                           .types = {{SPW_COLUMN_FIXED, 8, true},
+                                     {SPW_COLUMN_BINARY, 4, false},
+                                     {SPW_COLUMN_BITS, 0, true}}};
+    shuffle_table_fill(&table, 3000, 7, &seed);
+    TRY(shuffle_table_split(&table, t->context, &split, &t->error));
+    shuffle_table_check_split(&table, split);
+end:
+    spw_split_free(split);
+    shuffle_table_clear(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_example_has_the_bytes_of_its_document),
+        cmocka_unit_test(random_tables_become_what_row_by_row_makes_of_them),
+        cmocka_unit_test(tables_of_several_blocks_do_too),
+        cmocka_unit_test(nothing_at_all_can_be_split),
+        cmocka_unit_test(an_id_that_is_no_partition_is_refused_by_its_row),
+        cmocka_unit_test(more_than_can_be_counted_is_refused),
+        cmocka_unit_test(a_shard_takes_few_bytes_beside_its_rows),
+        cmocka_unit_test(there_may_be_very_many_partitions),
+        cmocka_unit_test(the_buffer_may_outlive_the_split),
+    };
+    const struct CMUnitTest scenarios[] = {SCENARIO(splits)};
+    return cmocka_run_group_tests(tests, NULL, NULL) +
+           cmocka_run_group_tests(scenarios, NULL, NULL) +
+           TORTURE_SUITE("split", scenarios);
+}

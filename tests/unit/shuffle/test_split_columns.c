@@ -1,0 +1,149 @@
+#include "shuffle/split_columns.h"
+
+#include <stdio.h>
+
+#include "testing.h"
+
+static const uint32_t IDS[4] = {0, 1, 1, 0};
+static const uint64_t ITEMS[8];
+static const int32_t OFFSETS[6] = {0, 2, 2, 5, 9, 9};
+
+static spw_status check(const spw_column *column, spw_error *error)
+{
+    size_t binary_count;
+    spw_column columns[2] = {{.type = {SPW_COLUMN_FIXED, 8, false}, .values = ITEMS},
+                             *column};
+    return spw__split_columns_check(columns, 2, 4, 2, &binary_count, error);
+}
+
+static void what_cannot_be_read_is_refused_by_its_number(void **state)
+{
+    (void)state;
+    const spw_column_type fixed = {SPW_COLUMN_FIXED, 8, false};
+    const spw_column_type bits = {SPW_COLUMN_BITS, 0, true};
+    const spw_column_type binary = {SPW_COLUMN_BINARY, 4, false};
+    const struct {
+        spw_column column;
+        const char *message;
+    } CASES[] = {
+        {{.type = {SPW_COLUMN_FIXED, 0, false}, .values = ITEMS},
+         "column 1: no column of kind 1 has items of 0 bytes"},
+        {{.type = fixed}, "column 1 has no values"},
+        {{.type = fixed, .values = ITEMS, .values_bit_offset = 8},
+         "column 1 has no bits to skip"},
+        {{.type = fixed, .values = ITEMS, .offset = PTRDIFF_MAX / 8 - 3},
+         "column 1 is longer than the address space"},
+        {{.type = fixed, .values = ITEMS, .offset = UINT64_MAX},
+         "column 1 is longer than the address space"},
+        {{.type = bits, .values = ITEMS, .values_bit_offset = UINT64_MAX},
+         "column 1 is longer than the address space"},
+        {{.type = bits, .values = ITEMS, .offset = 9, .values_bit_offset = INT64_MAX},
+         "column 1 is longer than the address space"},
+        {{.type = bits,
+          .values = ITEMS,
+          .validity = ITEMS,
+          .offset = 9,
+          .validity_bit_offset = INT64_MAX - 12},
+         "column 1 is longer than the address space"},
+        {{.type = fixed, .values = ITEMS, .validity = ITEMS},
+         "column 1 has a validity bitmap that its type does not have"},
+        {{.type = fixed, .values = ITEMS, .data = ITEMS},
+         "column 1 has data, which only binary ones have"},
+        {{.type = binary, .values = OFFSETS, .data_size = 9},
+         "column 1 has data without an address"},
+        {{.type = binary, .values = OFFSETS, .data = ITEMS, .data_size = UINT64_MAX},
+         "column 1 has more data than the address space"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw_error error;
+        assert_status(check(&CASES[i].column, &error), INVALID_ARGUMENT);
+        assert_string_equal(error.message, CASES[i].message);
+    }
+    spw_error error;
+    assert_ok(
+        check(&(spw_column){.type = fixed, .values = ITEMS, .offset = 4}, &error));
+    assert_ok(check(&(spw_column){.type = binary, .values = OFFSETS}, &error));
+}
+
+static void what_may_be_larger_than_the_address_space_is_refused(void **state)
+{
+    (void)state;
+    size_t binary_count;
+    spw_error error;
+    spw_column wide = {.type = {SPW_COLUMN_FIXED, UINT32_MAX, true}, .values = ITEMS};
+    assert_status(spw__split_columns_check(&wide, 1, UINT32_MAX,
+                                           SPW_PARTITION_COUNT_MAX, &binary_count,
+                                           &error),
+                  INVALID_ARGUMENT); /* it is so already where it stands */
+    spw_column two[2] = {{.type = {SPW_COLUMN_BINARY, 8, false},
+                          .values = ITEMS,
+                          .data = ITEMS,
+                          .data_size = PTRDIFF_MAX / 2},
+                         {.type = {SPW_COLUMN_BINARY, 8, false},
+                          .values = ITEMS,
+                          .data = ITEMS,
+                          .data_size = PTRDIFF_MAX / 2}};
+    assert_ok(spw__split_columns_check(two, 1, 4, 1, &binary_count, &error));
+    assert_int_equal(binary_count, 1);
+    assert_status(spw__split_columns_check(two, 2, 4, 1, &binary_count, &error),
+                  LIMIT_EXCEEDED);
+    assert_string_equal(error.message, "the columns up to 1 may have more bytes than "
+                                       "the address space");
+}
+
+static void offsets_that_leave_the_data_are_refused_by_row(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t offsets[5];
+        int bad; /* the row; -1: none */
+    } CASES[] = {
+        {{0, 2, 2, 5, 9}, -1}, {{3, 3, 3, 3, 3}, -1},  {{9, 9, 9, 9, 9}, -1},
+        {{0, 2, 1, 5, 9}, 1},  {{0, 2, 2, 5, 10}, 3},  {{-1, 2, 2, 5, 9}, 0},
+        {{0, 2, -2, 5, 9}, 1}, {{10, 10, 9, 9, 9}, 0}, {{0, 0, 0, 0, -1}, 3},
+        {{5, 4, 3, 2, 1}, 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        int32_t narrow[5];
+        for (size_t j = 0; j < 5; j++)
+            narrow[j] = (int32_t)CASES[i].offsets[j];
+        for (uint32_t size = 4; size <= 8; size += 4) {
+            spw_column column = {.type = {SPW_COLUMN_BINARY, size, false},
+                                 .values = size == 4 ? (const void *)narrow
+                                                     : (const void *)CASES[i].offsets,
+                                 .data = "nine byte",
+                                 .data_size = 9};
+            uint64_t sums[4] = {0, 100, 0, 100};
+            spw_error error;
+            spw_status status =
+                spw__split_column_sum(&column, 7, 4, IDS, sums, 2, &error);
+            if (CASES[i].bad < 0) {
+                assert_ok(status);
+                const int64_t *at = CASES[i].offsets;
+                assert_int_equal(sums[0], at[1] - at[0] + at[4] - at[3]);
+                assert_int_equal(sums[2], at[3] - at[1]);
+                assert_int_equal(sums[1] + sums[3], 200);
+                continue;
+            }
+            char message[sizeof error.message];
+            int64_t from = CASES[i].offsets[CASES[i].bad];
+            snprintf(message, sizeof message,
+                     "column 7, row %d: offsets %lld and %lld are no range of its 9 "
+                     "bytes of data",
+                     CASES[i].bad, (long long)from,
+                     (long long)CASES[i].offsets[CASES[i].bad + 1]);
+            assert_status(status, INVALID_ARGUMENT);
+            assert_string_equal(error.message, message);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_read_is_refused_by_its_number),
+        cmocka_unit_test(what_may_be_larger_than_the_address_space_is_refused),
+        cmocka_unit_test(offsets_that_leave_the_data_are_refused_by_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

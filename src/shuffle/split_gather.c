@@ -18,7 +18,7 @@
 
 enum {
     BLOCK_ROWS_MIN = 1 << 15,
-    RUN_ROWS = 512, /* on average, where there are as many rows */
+    RUN_ROWS = 256, /* on average, where there are as many rows */
     /* Memory for the order of a block is bounded. */
     BLOCK_ROWS_MAX = 1 << 26,
     /* More does not stay in the cache until it is used, or is read whole anyway. */
@@ -48,14 +48,16 @@ typedef struct run {
 
 #define BEFORE_FIRST_RUN ((run){.partition = SIZE_MAX})
 
+/* All blocks but the last have the same size, and that one about as much. */
 static size_t choose_block_rows(const spw__split_job *job)
 {
-    uint64_t rows = (uint64_t)job->tables.partition_count * RUN_ROWS;
-    if (rows < BLOCK_ROWS_MIN)
-        rows = BLOCK_ROWS_MIN;
-    if (rows > BLOCK_ROWS_MAX)
-        rows = BLOCK_ROWS_MAX;
-    return (size_t)(job->row_count < rows ? job->row_count : rows);
+    uint64_t most = (uint64_t)job->tables.partition_count * RUN_ROWS;
+    if (most < BLOCK_ROWS_MIN)
+        most = BLOCK_ROWS_MIN;
+    if (most > BLOCK_ROWS_MAX)
+        most = BLOCK_ROWS_MAX;
+    uint64_t blocks = (job->row_count + most - 1) / most;
+    return (size_t)((job->row_count + blocks - 1) / blocks);
 }
 
 static spw_status splitter_init(splitter *s, const spw__split_job *job,

@@ -87,7 +87,7 @@ static void tables_of_several_blocks_do_too(void **state)
         uint64_t rows;
         uint32_t partitions;
     } CASES[] = {{32768, 1},   {32769, 2},   {70000, 3},  {100000, 40},
-                 {65536, 256}, {40000, 257}, {40000, 500}};
+                 {65537, 256}, {70000, 257}, {40000, 500}};
     counted_context counted;
     counted_context_open_pool(&counted, 0);
     unsigned seed = 77;

@@ -46,6 +46,10 @@ typedef struct spw__binary_run {
     uint64_t data_size; /* bytes that it will have when all rows are there */
 } spw__binary_run;
 
+/* Behind order's count rows there are so many more, of which any may be looked at:
+ * those of the next partition, or row 0. */
+#define SPW__GATHER_AHEAD 32
+
 void spw__gather_binary(const spw__binary_run *run, const spw__binary_source *source,
                         const uint32_t *order, size_t count);
 

@@ -23,7 +23,8 @@ enum {
     BLOCK_ROWS_MAX = 1 << 26,
     /* More does not stay in the cache until it is used, or is read whole anyway. */
     TOUCH_BYTES_MAX = 16 << 20,
-    TOUCH_ITEM_BYTES_MAX = 32
+    TOUCH_ITEM_BYTES_MAX = 32,
+    AHEAD_ROWS = SPW__GATHER_AHEAD /* row 0, behind the last one of a block */
 };
 
 typedef struct splitter {
@@ -67,7 +68,7 @@ static spw_status splitter_init(splitter *s, const spw__split_job *job,
     size_t block_rows = choose_block_rows(job);
     size_t bytes =
         partitions * (sizeof *s->next + sizeof *s->rows_before + sizeof *s->ends) +
-        block_rows * sizeof *s->order;
+        (block_rows + AHEAD_ROWS) * sizeof *s->order;
     *s = (splitter){.job = job, .block_rows = block_rows};
     spw_status status =
         spw_buffer_create(job->context, bytes, SPW_CHARGE_HELD, &s->memory, error);
@@ -103,6 +104,8 @@ static void sort_block(splitter *s)
     }
     for (size_t i = 0; i < s->block_rows; i++)
         s->order[s->ends[ids[i]]++] = (uint32_t)i;
+    /* Not what the block before has left there, which may have had more rows. */
+    memset(s->order + s->block_rows, 0, AHEAD_ROWS * sizeof *s->order);
 }
 
 /* Go on to the next partition that has rows in this block. */

@@ -25,7 +25,7 @@ static void check_round(uint32_t offset_size, uint32_t end_size, unsigned *seed)
         put(offsets, offset_size, i, starts[i]);
     for (size_t i = 0; i < starts[ROWS]; i++)
         data[i] = (uint8_t)rand_r(seed);
-    uint32_t order[ROWS];
+    uint32_t order[ROWS + SPW__GATHER_AHEAD] = {0};
     size_t count = (size_t)rand_r(seed) % ROWS, half = count / 3;
     for (size_t i = 0; i < count; i++) {
         order[i] = (uint32_t)rand_r(seed) % ROWS;

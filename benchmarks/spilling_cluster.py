@@ -40,8 +40,8 @@ def cluster(plane: str, **options: Any) -> Iterator[Any]:
 
 
 def assert_used(client: Any, plane: str) -> None:
-    """Every worker has values, and has them in Spillway's store or, on stock, not; or it
-    had, and Dask has had it drop what another one has too."""
+    """Every worker has values, or had some that another one has too; in Spillway's
+    store or, on stock, not."""
     _check_stores(client, plane, has_values=True)
 
 

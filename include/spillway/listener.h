@@ -53,6 +53,12 @@ SPW_EXPORT void spw_listener_free(spw_listener *listener);
 SPW_EXPORT SPW_NODISCARD spw_status spw_listener_serve(
     spw_listener *listener, const spw_listener_options *options, spw_error *error);
 
+/* What a peer says while nobody has taken its connection: let a message of so many
+ * bytes wait, before anything is taken for its body, until that is done, so that
+ * spw_connection_receive_values is in time for it. Less than 1 MiB is as 1 MiB; 0, as
+ * at first: none waits. Of connections that are accepted from now on, by threads.
+ * Thread: the owner's. */
+SPW_EXPORT void spw_listener_hold_from(spw_listener *listener, uint64_t bytes);
 /* Returns: the descriptor to watch for reading, another one once the listener serves;
  * it lives as long as the listener. Thread: the owner's. */
 SPW_EXPORT int spw_listener_descriptor(const spw_listener *listener);

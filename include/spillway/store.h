@@ -110,7 +110,7 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_store_put(spw_store *store, const char *
 SPW_EXPORT SPW_NODISCARD spw_status spw_store_put_packed(
     spw_store *store, const char *key, size_t key_size, spw_payload *payload,
     uint64_t weight, spw_entry **ret_entry, spw_error *error);
-enum { SPW_STORE_KEY_MAX = 1 << 20 };
+enum { SPW_STORE_KEY_MAX = 1 << 20, SPW_STORE_ONLY_WITH_MAX = 31 };
 /* Put a live object into the store straight to disk, without any other leaving memory
  * for it: for one that is larger than the target.
  * Takes: object, on success only. Borrows: key, during the call. Returns: one
@@ -125,11 +125,14 @@ spw_store_put_spilled(spw_store *store, const char *key, size_t key_size, void *
  * through a window of 1 MiB to disk, as it is, with checksums. Where there is no
  * target, no directory or no room on disk, and after the disk failed, all comes to
  * memory; a disk that fails in the middle ends the message with IO. What is not put is
- * given up with its last slice.
- * Borrows: nothing: the store may be closed and freed before the sink, and then the
- * value under way fails with CLOSED. Returns: a sink, for one
- * spw_connection_receive_values. Thread: any. Errors: NO_MEMORY. */
+ * given up with its last slice. only_with (NULL: none) is a text: of a message that has
+ * it not in its first frame all comes to memory, as without a sink.
+ * Borrows: only_with, during the call, and nothing else: the store may be closed and
+ * freed before the sink, and then the value under way fails with CLOSED. Returns: a
+ * sink, for one spw_connection_receive_values. Thread: any. Errors: NO_MEMORY,
+ * INVALID_ARGUMENT (a text of more than SPW_STORE_ONLY_WITH_MAX bytes). */
 SPW_EXPORT SPW_NODISCARD spw_status spw_store_create_sink(spw_store *store,
+                                                          const char *only_with,
                                                           spw_value_sink **ret_sink,
                                                           spw_error *error);
 

@@ -271,20 +271,21 @@ static PyObject *connection_receive(PyObject *object, PyObject *ignored)
     return frames;
 }
 
-static PyObject *connection_receive_values(PyObject *object, PyObject *store)
+static PyObject *connection_receive_values(PyObject *object, PyObject *args)
 {
     connection_object *self = (connection_object *)object;
     module_state *state = module_state_of(object);
+    PyObject *store;
+    const char *only_with = NULL;
     spw_value_sink *sink;
     spw_error error;
-    if (!PyObject_TypeCheck(store, state->store_type)) {
-        PyErr_Format(PyExc_TypeError, "values are received for a Store, not %R",
-                     Py_TYPE(store));
+    if (!PyArg_ParseTuple(args, "O!|z:receive_values", state->store_type, &store,
+                          &only_with))
         return NULL;
-    }
     if (!enter(self))
         return NULL;
-    spw_status status = spw_store_create_sink(store_behind(store), &sink, &error);
+    spw_status status =
+        spw_store_create_sink(store_behind(store), only_with, &sink, &error);
     if (status == SPW_STATUS_OK)
         spw_connection_receive_values(self->connection, sink);
     leave(self);
@@ -434,7 +435,7 @@ static PyMethodDef methods[] = {
     {"receive", connection_receive, METH_NOARGS,
      "The next message as a list of frames, or None when it has not arrived "
      "whole."},
-    {"receive_values", connection_receive_values, METH_O,
+    {"receive_values", connection_receive_values, METH_VARARGS,
      "Have a Store decide where the values of the next message go."},
     {"on_readable", connection_on_readable, METH_NOARGS,
      "Read what is there. True: call receive again."},

@@ -136,6 +136,18 @@ static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *keywo
     return connection_wrap(state, connection, completions);
 }
 
+static PyObject *listener_hold_from(PyObject *self, PyObject *value)
+{
+    uint64_t bytes;
+    if (!bytes_argument(value, &bytes))
+        return NULL;
+    spw_listener *listener = opened(self);
+    if (listener == NULL)
+        return NULL;
+    spw_listener_hold_from(listener, bytes);
+    Py_RETURN_NONE;
+}
+
 static PyObject *listener_close(PyObject *self, PyObject *ignored)
 {
     (void)ignored;
@@ -161,6 +173,9 @@ PyTypeObject *listener_type_create(PyObject *module)
          "loopback_congestion=None)\n--\n\n"
          "Let threads accept, say the greeting and begin to receive. fileno() is then "
          "readable when accept has something to tell."},
+        {"hold_from", listener_hold_from, METH_O,
+         "hold_from(bytes, /)\n--\n\n"
+         "Let messages of so many bytes wait until their connection is accepted."},
         {"close", listener_close, METH_NOARGS, "Stop listening."},
         {NULL, NULL, 0, NULL},
     };

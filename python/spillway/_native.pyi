@@ -203,10 +203,11 @@ class Connection:
         that only the decoder reads (the first one) come as bytes, the others as
         writeable memoryviews; shards of one buffer are views of one `Buffer`, side by
         side."""
-    def receive_values(self, store: Store, /) -> None:
+    def receive_values(self, store: Store, only_with: str | None = None, /) -> None:
         """Have a store decide where the values of the message go that `receive` returns
         next: what has no room in its memory comes to its disk, as `FileRange`s. Without
-        completions, and when a message has begun to arrive, all comes to memory."""
+        completions, when a message has begun to arrive, and when its first frame has
+        not the text `only_with`, all comes to memory."""
     def on_readable(self) -> bool:
         """Read what is there. True: call `receive` again."""
     def on_writable(self) -> None:
@@ -266,6 +267,9 @@ class Listener:
         """The next connection, or None when none waits. A listener that serves made it
         with what `serve` was given. After an error it accepts no more until this is
         called again."""
+    def hold_from(self, bytes: int, /) -> None:
+        """Let messages of so many bytes, which come while nobody has accepted their
+        connection, wait for that, so that `receive_values` is in time for them."""
     def close(self) -> None: ...
 
 def buffer_offset(view: BufferProtocol, /) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import contextlib
+import types
 
 import dask
 import msgpack
@@ -313,13 +314,17 @@ def test_compressed_frames_stay_as_they_are():
 def test_only_who_listens_with_a_store_is_given_what_is_scattered():
     head = msgpack.packb({"op": "update_data"})
     assert not packed.is_wanted(head, 1234)
-    packed.listen_at(1234)
-    packed.listen_at(1234)
-    packed.leave(1234)
+    one, other = (types.SimpleNamespace(native=name) for name in "ab")
+    packed.listen_at(1234, one)
+    packed.listen_at(1234, other)
+    assert packed.listener(1234) == "b"
+    packed.leave(1234, other)
+    assert packed.listener(1234) == "a"
+    assert packed.listener(1235) is packed.listener(None) is None
     assert packed.is_wanted(head, 1234)
     assert not packed.is_wanted(head, 1235) and not packed.is_wanted(head, None)
     assert not packed.is_wanted(msgpack.packb({"op": "get_data"}), 1234)
-    packed.leave(1234)
+    packed.leave(1234, one)
     assert not packed.is_wanted(head, 1234)
 
 

@@ -108,6 +108,33 @@ async def test_what_does_not_fit_comes_to_disk():
         assert there.data.figures()["unpacks"] == 8
 
 
+@pytest.mark.parametrize("direct", [True, False])
+async def test_so_does_what_is_scattered(direct):
+    async with workers(share(2.5 * SIZE)) as (client, _, there):
+        values = [Recorded() for _ in range(8)]
+        futures = await client.scatter(
+            values, workers=[there.address], direct=direct, hash=False
+        )
+        assert sorted(forms(there).values()) == [PACKED] * 2 + [ON_DISK] * 6
+        figures = there.data.figures()
+        assert figures["received"] == 6
+        assert figures["unpacks"] == figures["writes"] == 0
+        users = [
+            client.submit(total, future, workers=[there.address], pure=False)
+            for future in futures
+        ]
+        assert await client.gather(users) == [TOTAL] * 8
+
+
+async def test_other_messages_come_to_memory():
+    async with workers(share(1)) as (client, _, there):
+        found = await client.run(
+            lambda value: int(value.sum()), np.ones(SIZE, "u1"), workers=[there.address]
+        )
+        assert found == {there.address: SIZE}
+        assert there.data.figures()["received"] == 0
+
+
 def large():
     return np.ones(32 * MIB, "u1")
 

@@ -146,7 +146,7 @@ def test_where_yama_refuses_none_is_asked_for(tmp_path, monkeypatch, scope, is_t
 @pytest.fixture
 def takers(monkeypatch, tmp_path):
     """This process has workers that take values."""
-    monkeypatch.setattr(packed, "_ports", {1: 1})
+    monkeypatch.setattr(packed, "_ports", {1: [None]})
     monkeypatch.setattr(shared_files, "_YAMA", str(tmp_path / "none"))
 
 

@@ -301,9 +301,19 @@ static spw_status finish_on_disk(spw__placement *placement, spw_error *error)
     return SPW_STATUS_OK;
 }
 
+/* The first frame has been read. */
+static bool is_for_sink(const spw__placement *placement)
+{
+    spw_value_sink *values = placement->values;
+    return values == NULL || values->ops->is_for == NULL ||
+           values->ops->is_for(values, spw_payload_slices(placement->payload));
+}
+
 spw_status spw__placement_frame_read(spw__placement *placement, uint64_t frame,
                                      spw_error *error)
 {
+    if (frame == 0 && !is_for_sink(placement))
+        spw__placement_ask(placement, NULL);
     if (frame + 1 == placement->disk_end && placement->disk_first < placement->disk_end)
         return finish_on_disk(placement, error);
     if (frame != placement->next_header)

@@ -7,6 +7,8 @@
 #ifndef SPW_MEMORY_VALUE_SINK_H
 #define SPW_MEMORY_VALUE_SINK_H
 
+#include <stdbool.h>
+
 #include "memory/place.h"
 #include "spillway/sink.h"
 
@@ -23,6 +25,9 @@ typedef struct spw__value_room {
 } spw__value_room;
 
 typedef struct spw__value_sink_ops {
+    /* Whether the values of a message are for the sink, of which this is the first
+     * frame: if not, it is asked for none of them. NULL: those of any message are. */
+    bool (*is_for)(spw_value_sink *sink, const spw_slice *first);
     /* A value is to come, of which there is the header, with count frames of these
      * sizes. Borrows: header, sizes, during the call. Errors: AGAIN, to be asked the
      * same again; NO_MEMORY, LIMIT_EXCEEDED. */

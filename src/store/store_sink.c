@@ -3,6 +3,7 @@
  * pool: opening, which finds a range and writes the header to it, and writing. */
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "context/allocate.h"
 #include "context/error.h"
@@ -268,14 +269,27 @@ static spw_status finish(spw_value_sink *base, spw_error *error)
     return status;
 }
 
-spw_status spw_store_create_sink(spw_store *store, spw_value_sink **ret_sink,
-                                 spw_error *error)
+static bool is_for(spw_value_sink *base, const spw_slice *first)
 {
-    static const spw__value_sink_ops OPS = {.begin = begin,
+    const spw__store_sink *sink = (const spw__store_sink *)base;
+    size_t size = strlen(sink->only_with);
+    return size == 0 || (first->size > 0 && memmem(spw_slice_data(first), first->size,
+                                                   sink->only_with, size) != NULL);
+}
+
+spw_status spw_store_create_sink(spw_store *store, const char *only_with,
+                                 spw_value_sink **ret_sink, spw_error *error)
+{
+    static const spw__value_sink_ops OPS = {.is_for = is_for,
+                                            .begin = begin,
                                             .window = spw__window_get,
                                             .wrote = spw__window_wrote,
                                             .finish = finish,
                                             .free = free_sink};
+    if (only_with != NULL && strlen(only_with) > SPW_STORE_ONLY_WITH_MAX)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "what a message is to have in it has more than %d bytes",
+                              SPW_STORE_ONLY_WITH_MAX);
     spw__store_sink *sink =
         spw__allocate(store->context, sizeof *sink, _Alignof(spw__store_sink));
     if (sink == NULL)
@@ -283,6 +297,8 @@ spw_status spw_store_create_sink(spw_store *store, spw_value_sink **ret_sink,
                               "no memory for a store's sink");
     *sink =
         (spw__store_sink){.base.ops = &OPS, .store = store, .open_job.run = open_range};
+    if (only_with != NULL)
+        memcpy(sink->only_with, only_with, strlen(only_with) + 1);
     atomic_fetch_add(&store->references, 1);
     *ret_sink = &sink->base;
     return SPW_STATUS_OK;

@@ -30,7 +30,8 @@ typedef enum spw__opening {
  * sink's user and its jobs frees it. */
 struct spw__store_sink {
     spw_value_sink base;
-    spw_store *store; /* one of its references */
+    spw_store *store;                            /* one of its references */
+    char only_with[SPW_STORE_ONLY_WITH_MAX + 1]; /* fixed; empty: any message */
     /* Guarded by the store's lock. */
     bool is_waited_for; /* whoever receives is to be woken */
     bool is_given_up;   /* by its user */

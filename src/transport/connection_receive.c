@@ -280,11 +280,20 @@ static spw_status read_turn(spw_connection *connection, spw_error *error)
     return has_news(connection) ? SPW_STATUS_OK : SPW_STATUS_AGAIN;
 }
 
+/* The message under way is held, and nothing is taken for it before its owner comes. */
+static bool waits_for_owner(const spw_connection *connection)
+{
+    return connection->untaken_hold_from > 0 && spw__connection_is_held(connection) &&
+           missing(connection) >= connection->untaken_hold_from;
+}
+
 /* Read ahead of the owner. Returns: OK when enough waits for it, AGAIN when the socket
  * is empty or the turn is over. Errors: why the connection has ended. */
 static spw_status read_untaken(spw_connection *connection, spw_error *error)
 {
     for (int i = 0; i < UNTAKEN_TURN_CALLS && wants_message(connection); i++) {
+        if (waits_for_owner(connection))
+            return SPW_STATUS_OK;
         spw_status status = spw__connection_is_held(connection)
                                 ? let_in(connection, true, error)
                             : has_read_ahead(connection) ? parse(connection, error)

@@ -80,6 +80,9 @@ struct spw_connection {
     /* Accepted on a thread, and not taken by its owner yet: whatever goes away comes
      * back only by being called home. */
     bool is_untaken;
+    /* What comes meanwhile: a message of so many bytes waits to be taken, and then for
+     * who says where its values go. 0: none does. Fixed. */
+    uint64_t untaken_hold_from;
     spw_connection *next_untaken; /* of its listener */
     /* Of the owner. */
     atomic_uint_least64_t offload_bytes; /* any thread; see connection_offload.c */

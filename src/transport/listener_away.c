@@ -124,6 +124,11 @@ static spw_status greet(const away_listener *away, spw_connection *connection,
     return spw_connection_is_open(connection) ? status : SPW_STATUS_OK;
 }
 
+void spw_listener_hold_from(spw_listener *listener, uint64_t bytes)
+{
+    atomic_store(&listener->away.hold_from, bytes);
+}
+
 /* What a thread does. */
 
 static spw_status accept_one(spw_listener *listener, spw_error *error)
@@ -135,6 +140,7 @@ static spw_status accept_one(spw_listener *listener, spw_error *error)
     if (status != SPW_STATUS_OK)
         return status;
     connection->is_untaken = true;
+    connection->untaken_hold_from = atomic_load(&away->hold_from);
     status = greet(away, connection, error);
     if (status != SPW_STATUS_OK) {
         spw_connection_free(connection);

@@ -4,6 +4,8 @@
 #ifndef SPW_TRANSPORT_LISTENER_STATE_H
 #define SPW_TRANSPORT_LISTENER_STATE_H
 
+#include <stdatomic.h>
+
 #include "reactor/task.h"
 #include "spillway/listener.h"
 #include "transport/connection_state.h"
@@ -24,8 +26,9 @@ typedef struct away_listener {
     spw_buffer *greeting, *greeting_same_host; /* NULL: nothing is said */
     spw__watch watch;                          /* only reads */
     /* Of the owner. */
-    bool is_away;         /* a thread accepts, or would */
-    untaken_list arrived; /* taken from untaken, to be handed out */
+    bool is_away;                    /* a thread accepts, or would */
+    atomic_uint_least64_t hold_from; /* read by the thread */
+    untaken_list arrived;            /* taken from untaken, to be handed out */
     /* Of the thread, while it is away. */
     untaken_list untaken;
     spw_error fault; /* why it stopped; status OK: it did not */

@@ -112,7 +112,7 @@ spw_status stored_arrival_bring(spw_store *store, spw_context *context,
                                 void *user, spw_payload **ret_payload, spw_error *error)
 {
     arrival a = {.sent = payload, .wait = wait, .user = user};
-    assert_ok(spw_store_create_sink(store, &a.sink, NULL));
+    assert_ok(spw_store_create_sink(store, NULL, &a.sink, NULL));
     assert_ok(
         spw_payload_create(context, spw_payload_count(payload), &a.received, NULL));
     spw_status status = begin(&a, error);

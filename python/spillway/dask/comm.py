@@ -160,9 +160,10 @@ class SpillwayComm(Comm):
         try:
             if self._offer is not None and self.remote_info:
                 self._meet()
-            store = packed.receiver()
-            if store is not None:
+            if (store := packed.receiver()) is not None:
                 self._stream.receive_values(store)
+            elif (store := packed.listener(self._accepted_at)) is not None:
+                self._stream.receive_values(store, packed.SCATTERED)
             frames = self._stream.receive()
             if frames is None:
                 frames = await self._stream.wait_message()

@@ -32,6 +32,9 @@ LOOKS = 64
 READ_AHEAD_SHARE = 0.1
 """Of what a worker may have in memory so much may be read before it is needed."""
 
+HELD_FROM_BYTES = 1 << 20
+"""From here on what is scattered may go to disk, and so waits to be taken."""
+
 _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """By worker: what ends its store."""
 
@@ -49,6 +52,7 @@ async def install(worker: Any) -> None:
     if type(manager.data) is not SpillBuffer or manager.data:
         return
     from spillway.dask import packed, store_get_data
+    from spillway.dask.listener import SpillwayListener
     from spillway.dask.store_execute import TaskRunner
 
     store = _make(worker, asyncio.get_running_loop())
@@ -64,7 +68,10 @@ async def install(worker: Any) -> None:
         raise
     # From here on nothing can fail.
     _installed[worker] = weakref.finalize(worker, _end, store, port)
-    packed.listen_at(port)
+    packed.listen_at(port, store)
+    for listener in worker.listeners:
+        if isinstance(listener, SpillwayListener):
+            listener.hold_from(HELD_FROM_BYTES)
     manager.data = worker.state.data = store
     worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
     worker.handlers.update(handlers)
@@ -85,7 +92,7 @@ def remove(worker: Any) -> None:
 def _end(store: Any, port: int | None) -> None:
     from spillway.dask import packed
 
-    packed.leave(port)
+    packed.leave(port, store)
     store.close()
 
 

@@ -91,6 +91,12 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         for listener in self._listeners:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
+    def hold_from(self, size: int) -> None:
+        """Let messages of so many bytes wait until they are read by who accepts them,
+        where threads would receive them before."""
+        for listener in self._listeners:
+            listener.hold_from(size)
+
     def _serve_on_threads(self) -> None:
         """Where the loop has threads, let them accept, greet and begin to receive. Who
         has changed how the handshake begins says it later, on the loop."""

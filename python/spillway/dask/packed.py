@@ -20,13 +20,15 @@ _receiver: contextvars.ContextVar[Any] = contextvars.ContextVar(
 """The worker's store for which a task asks for data, and whether that is to come to
 memory whatever room there is."""
 
-_ports: dict[int, int] = {}
-"""Where workers of this process listen that have a store, and how many there."""
+_ports: dict[int, list[Any]] = {}
+"""Where workers of this process listen that have a store, and the stores."""
 
 _LONGEST_NAME = 200
 
-_SCATTERED = b"update_data"
+SCATTERED = "update_data"
 """What brings data to a worker unasked."""
+
+_SCATTERED = SCATTERED.encode()
 
 
 class Packed:
@@ -100,20 +102,27 @@ def port_in(address: str) -> int | None:
     return int(port) if port.isascii() and port.isdigit() else None
 
 
-def listen_at(port: int | None) -> None:
+def listen_at(port: int | None, store: Any) -> None:
     """From now on a worker that listens at a port takes `Packed` for what is scattered
-    to it, until `leave`."""
+    to it, where its store has room for that, until `leave`."""
     if port is not None:
-        _ports[port] = _ports.get(port, 0) + 1
+        _ports.setdefault(port, []).append(store)
 
 
-def leave(port: int | None) -> None:
+def leave(port: int | None, store: Any) -> None:
     """End what `listen_at` began."""
     if port is None:
         return
-    _ports[port] -= 1
+    _ports[port].remove(store)
     if not _ports[port]:
         del _ports[port]
+
+
+def listener(accepted_at: int | None) -> Any:
+    """The library's store that decides where what is scattered goes to who reads a
+    message that came at a port; None where nobody does."""
+    stores = _ports.get(accepted_at)
+    return stores[-1].native if stores else None
 
 
 def is_anybody() -> bool:
@@ -133,7 +142,7 @@ def are_data(kept: list[Packed], message: Any) -> bool:
     """Whether a message is one with data, and these are values in it."""
     if not isinstance(message, dict):
         return False
-    if message.get("status") != "OK" and message.get("op") != _SCATTERED.decode():
+    if message.get("status") != "OK" and message.get("op") != SCATTERED:
         return False
     data = message.get("data")
     if not isinstance(data, dict):

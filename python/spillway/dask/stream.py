@@ -81,9 +81,11 @@ class Stream:
     def is_open(self) -> bool:
         return self._connection.open
 
-    def receive_values(self, store: _native.Store) -> None:
+    def receive_values(
+        self, store: _native.Store, only_with: str | None = None
+    ) -> None:
         """Have a store decide where the values of the next message go."""
-        self._connection.receive_values(store)
+        self._connection.receive_values(store, only_with)
 
     def _watch(self) -> None:
         """Let the loop watch what the connection waits for, and nothing else. Wake who

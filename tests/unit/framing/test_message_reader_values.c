@@ -7,7 +7,7 @@
 #include "file_payloads.h"
 #include "reader_fixture.h"
 
-enum { FRAMES_MAX = 8 };
+enum { FRAMES_MAX = 8, HEAD_BYTES = 40 };
 
 /* A sink that takes values with a body of FROM bytes and more to a file, and others to
  * a place. Each question is answered AGAIN so many times first. */
@@ -23,6 +23,8 @@ typedef struct scripted {
     uint64_t filled, end;
     char window[64];
     unsigned begun, finished, freed;
+    unsigned shown; /* first frames of messages */
+    bool is_for_others;
 } scripted;
 
 enum { FROM = 500 };
@@ -39,6 +41,15 @@ static bool has_to_wait(scripted *at)
         return true;
     at->asked = 0;
     return false;
+}
+
+static bool is_for(spw_value_sink *sink, const spw_slice *first)
+{
+    scripted *at = (scripted *)sink;
+    assert_int_equal(first->kind, SPW_MEMORY_HOST);
+    assert_int_equal(first->size, HEAD_BYTES);
+    at->shown++;
+    return !at->is_for_others;
 }
 
 static spw_status begin(spw_value_sink *sink, const spw_slice *header,
@@ -130,7 +141,12 @@ static void count_freed(spw_value_sink *sink)
 static void script(reader_fixture *at, unsigned again, size_t window_bytes,
                    scripted *ret_script)
 {
-    static const spw__value_sink_ops OPS = {begin, window, wrote, finish, count_freed};
+    static const spw__value_sink_ops OPS = {.is_for = is_for,
+                                            .begin = begin,
+                                            .window = window,
+                                            .wrote = wrote,
+                                            .finish = finish,
+                                            .free = count_freed};
     *ret_script = (scripted){.base.ops = &OPS,
                              .place = {.references = 1, .release = forget_place},
                              .window_bytes = window_bytes,
@@ -168,7 +184,7 @@ static void make_message(wire_bytes *wire, bool has_plain)
 {
     wire_bytes frames[16] = {0};
     size_t count = 0;
-    wire_put_noise(&frames[count++], 40, 99);
+    wire_put_noise(&frames[count++], HEAD_BYTES, 99);
     put_value(frames, &count, SHARDS, TO_DISK, COUNT_OF(TO_DISK));
     if (has_plain)
         put_value(frames, &count, NULL, PLAIN, COUNT_OF(PLAIN));
@@ -265,8 +281,30 @@ static void values_go_where_they_are_to(void **state)
         spw_payload *payload = spw__message_reader_take(at->reader);
         check_bytes(at, payload);
         check_places(payload, &values, has_plain);
+        assert_int_equal(values.shown, 1);
         assert_int_equal(values.begun, has_plain ? 3 : 2);
         assert_int_equal(values.finished, has_plain ? 2 : 1);
+        spw_payload_free(payload);
+        end_script(&values, 1);
+    }
+}
+
+static void a_message_that_is_not_for_a_sink_comes_to_memory(void **state)
+{
+    static const size_t PIECES[] = {1, 100, SIZE_MAX};
+    reader_fixture *at = *state;
+    for (size_t i = 0; i < COUNT_OF(PIECES); i++) {
+        scripted values;
+        script(at, 0, 64, &values);
+        values.is_for_others = true;
+        make_message(&at->wire, true);
+        assert_ok(feed_all(at, PIECES[i], false, NULL));
+        spw_payload *payload = spw__message_reader_take(at->reader);
+        check_bytes(at, payload);
+        for (size_t k = 0; k < spw_payload_count(payload); k++)
+            assert_int_equal(spw_payload_slices(payload)[k].kind, SPW_MEMORY_HOST);
+        assert_int_equal(values.shown, 1);
+        assert_int_equal(values.begun, 0);
         spw_payload_free(payload);
         end_script(&values, 1);
     }
@@ -354,6 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         READER_TEST(values_go_where_they_are_to),
+        READER_TEST(a_message_that_is_not_for_a_sink_comes_to_memory),
         READER_TEST(a_sink_is_for_one_message),
         READER_TEST(what_fails_in_the_middle_loses_the_message),
         READER_TEST(who_waits_may_be_freed),

@@ -63,7 +63,7 @@ static spw_status begin(torture *t, const value_store *at, size_t values,
     spw_status status = spw__message_reader_create(
         t->context, spw_sink_heap(t->context), &a->reader, &t->error);
     if (status == SPW_STATUS_OK)
-        status = spw_store_create_sink(at->store, &sink, &t->error);
+        status = spw_store_create_sink(at->store, NULL, &sink, &t->error);
     if (status == SPW_STATUS_OK)
         spw__message_reader_ask(a->reader, sink);
     return status;
@@ -151,6 +151,42 @@ static spw_status check_entry(torture *t, spw_entry *entry, const arriving *a)
 static uint64_t arriving_bytes(const value_store *at)
 {
     return value_store_figures(at).arriving_bytes;
+}
+
+/* ----- which messages ----- */
+
+static bool is_for(torture *t, spw_value_sink *sink, const char *head)
+{
+    spw_slice first = {.kind = SPW_MEMORY_HOST, .size = strlen(head)};
+    assert_ok(spw_buffer_create(t->context, first.size, SPW_CHARGE_HELD, &first.buffer,
+                                &t->error));
+    memcpy(spw_slice_data(&first), head, first.size);
+    bool is_it = sink->ops->is_for(sink, &first);
+    spw_buffer_unref(first.buffer);
+    return is_it;
+}
+
+static void a_text_says_which_messages_it_is_for(void **state)
+{
+    torture *t = *state;
+    value_store at;
+    spw_value_sink *sink;
+    assert_ok(value_store_open(t, 4 * MIB, 0, &at));
+    assert_ok(spw_store_create_sink(at.store, NULL, &sink, &t->error));
+    assert_true(is_for(t, sink, "anything"));
+    assert_true(is_for(t, sink, ""));
+    spw_value_sink_free(sink);
+    assert_ok(spw_store_create_sink(at.store, "wanted", &sink, &t->error));
+    assert_true(is_for(t, sink, "wanted"));
+    assert_true(is_for(t, sink, "what is wanted."));
+    assert_false(is_for(t, sink, "what is want"));
+    assert_false(is_for(t, sink, ""));
+    spw_value_sink_free(sink);
+    assert_status(spw_store_create_sink(at.store,
+                                        "a text of more than thirty-one bytes", &sink,
+                                        &t->error),
+                  INVALID_ARGUMENT);
+    value_store_close(&at);
 }
 
 /* ----- in memory ----- */
@@ -520,6 +556,7 @@ end:
 int main(void)
 {
     const struct CMUnitTest once[] = {
+        SCENARIO(a_text_says_which_messages_it_is_for),
         SCENARIO(two_at_once_do_not_take_the_same_room),
         SCENARIO(room_is_given_back_when_nobody_puts_it),
         SCENARIO(what_nobody_limits_goes_to_memory),

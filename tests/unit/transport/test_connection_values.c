@@ -39,7 +39,7 @@ static spw_status send_values(torture *t, spw_connection *sender,
 static spw_status ask(torture *t, spw_connection *receiver, const value_store *at)
 {
     spw_value_sink *sink;
-    spw_status status = spw_store_create_sink(at->store, &sink, &t->error);
+    spw_status status = spw_store_create_sink(at->store, NULL, &sink, &t->error);
     if (status == SPW_STATUS_OK)
         spw_connection_receive_values(receiver, sink);
     return status;

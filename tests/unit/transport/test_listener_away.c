@@ -186,6 +186,44 @@ static void so_many_bytes_wait_and_no_more(void **state)
     served_peers_close(&f);
 }
 
+/* What of it comes first, the rest comes to who has taken the connection. */
+static void a_large_message_waits_to_be_taken(void **state)
+{
+    torture *t = *state;
+    for (int holds = 0; holds < 2; holds++) {
+        served_peers f;
+        size_t size;
+        served_peers_open(t, &f);
+        spw_listener_hold_from(f.listener, holds ? 1 << 20 : 0);
+        int raw = served_peers_connect(&f);
+        char *wire = payload_wire(t->context, LARGE, COUNT_OF(LARGE), 4, &size);
+        assert_true(size > 1 << 20);
+        raw_send_made(t, raw, SMALL, COUNT_OF(SMALL), 1);
+        wait_for_figure(t, messages_received, 1);
+        uint64_t before = torture_figures(t).bytes_received;
+        raw_send(raw, wire, HEAD_BYTES);
+        wait_for_figure(t, bytes_received, before + HEAD_BYTES);
+        spw_connection *connection = served_peers_take(&f);
+        assert_int_equal(spw__connection_is_held(connection), holds);
+        assert_waits(connection, SMALL, COUNT_OF(SMALL), 1);
+        for (size_t sent = HEAD_BYTES; sent < size;) {
+            ssize_t step =
+                send(raw, wire + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (step > 0)
+                sent += (size_t)step;
+            else
+                assert_ok(loopback_step(connection, NULL, NULL));
+        }
+        spw_payload *payload;
+        assert_ok(loopback_receive(connection, NULL, &payload, NULL));
+        payload_assert(payload, LARGE, COUNT_OF(LARGE), 4);
+        spw_payload_free(payload);
+        free(wire);
+        spw_connection_free(connection);
+        served_peers_close(&f);
+    }
+}
+
 static void a_message_half_there_is_finished_by_its_owner(void **state)
 {
     torture *t = *state;
@@ -310,6 +348,7 @@ int main(void)
         SCENARIO(without_a_greeting_nothing_is_said),
         SCENARIO(so_many_messages_wait_and_no_more),
         SCENARIO(so_many_bytes_wait_and_no_more),
+        SCENARIO(a_large_message_waits_to_be_taken),
         SCENARIO(a_message_half_there_is_finished_by_its_owner),
         SCENARIO(no_more_wait_untaken_than_there_is_room_for),
         SCENARIO(refuses_what_it_cannot_serve_with),

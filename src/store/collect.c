@@ -87,13 +87,23 @@ static bool see(seen *all, const char *data, size_t size, uint64_t offset)
     return true;
 }
 
+/* The file that a payload is in, which it holds: the segment goes when nothing is
+ * wanted of it any more, which may be while its last value moves. */
+static int descriptor_of(const spw_payload *on_disk)
+{
+    const spw_slice *slice = spw_payload_slices(on_disk);
+    while (slice->kind != SPW_MEMORY_FILE) /* the header of what was adopted */
+        slice++;
+    return spw_file_descriptor(slice->file);
+}
+
 static spw_status copy(spw_store *store, const spw_payload *on_disk,
                        const spw__range *from, const spw__range *to, spw_error *error)
 {
     spw_buffer *buffer;
     const spw_slice *slices = spw_payload_slices(on_disk);
     seen all = {.next = slices, .end = slices + spw_payload_count(on_disk)};
-    int source = spw_file_descriptor(spw__range_file(from));
+    int source = descriptor_of(on_disk);
     int target = spw_file_descriptor(spw__range_file(to));
     size_t room = from->bytes < COPY_BYTES ? from->bytes : COPY_BYTES;
     spw_status status =

@@ -86,6 +86,43 @@ static void bug_a_move_kept_what_a_disk_said_wrong(void **state)
     assert_non_null(strstr(t->last_log_line, "stays as it is"));
 }
 
+/* The last value of a file is removed while it is to move. */
+static void remove_meanwhile(void *argument, disk_fault_way way)
+{
+    spw_entry *entry = argument;
+    spw_store *store = entry->store;
+    assert_int_equal(way, DISK_FAULT_CREATING);
+    disk_fault_during(0, NULL, NULL);
+    spw_store_remove(entry);
+    assert_true(spw__segments_collect(store->segments) > 0);
+}
+
+static void bug_a_file_was_asked_for_that_had_gone(void **state)
+{
+    torture *t = *state;
+    enum { FILES = 2 };
+    store_fixture f;
+    spw_entry *entries[FILES * IN_FILE];
+    open_stepped(t, &f);
+    for (unsigned i = 0; i < COUNT_OF(entries); i++) {
+        assert_ok(store_fixture_put_packed(t, &f, 1, SIZE, &entries[i]));
+        assert_ok(spw_entry_spill(entries[i], NULL));
+    }
+    /* A third file goes at once, and none is open: what moves needs a new one. */
+    spw_entry *last;
+    assert_ok(store_fixture_put_packed(t, &f, 1, SIZE, &last));
+    assert_ok(spw_entry_spill(last, NULL));
+    spw_store_remove(last);
+    store_fixture_remove_all(&entries[1], IN_FILE - 1);
+    assert_int_equal(store_fixture_figures(&f).moved_bytes, 0);
+    disk_fault_during(DISK_FAULT_CREATING, remove_meanwhile, entries[0]);
+    run_jobs(&f);
+    assert_int_equal(store_fixture_figures(&f).moved_bytes, 0);
+    assert_int_equal(store_fixture_figures(&f).files, 1);
+    store_fixture_remove_all(&entries[IN_FILE], IN_FILE);
+    store_fixture_close(&f);
+}
+
 /* Slices that are larger than what is copied at once. */
 static void large_slices_move_too(void **state)
 {
@@ -116,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENARIO(what_is_left_moves_and_the_file_goes),
         SCENARIO(bug_a_move_kept_what_a_disk_said_wrong),
+        SCENARIO(bug_a_file_was_asked_for_that_had_gone),
         SCENARIO(large_slices_move_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,10 @@ static PyObject *range_of(module_state *state, spw_file *file, uint64_t file_siz
                           PyObject *place)
 {
     uint64_t offset, size;
+    if (!PyTuple_Check(place)) {
+        PyErr_Format(PyExc_TypeError, "a range is an offset and a size, not %R", place);
+        return NULL;
+    }
     if (!PyArg_ParseTuple(place, "O&O&", bytes_argument, &offset, bytes_argument,
                           &size))
         return NULL;

@@ -14,6 +14,7 @@ from spillway import _native
 from spillway.dask import checksums, handshake, shared_files
 from spillway.dask.comm import SpillwayComm
 from spillway.dask.decode import header_of, pickles_inside, plain
+from spillway.dask.hook_store import CODECS
 
 Frame = bytes | memoryview | _native.FileRange
 
@@ -154,7 +155,8 @@ class Preparation:
     def _is_foreign(self, header: dict[str, Any]) -> bool:
         """Whether there is a compressed frame that the peer may not know to read."""
         codecs = header.get("compression") or ()
-        return any(codec not in (None, self._to.codec) for codec in codecs)
+        known = (None, self._to.codec, *(CODECS if self._is_given else ()))
+        return any(codec not in known for codec in codecs)
 
     def _ready(self, one: "_Frame", is_foreign: bool) -> "_Frame":
         """The frame as it is sent, and its checksum if who gets it compares that;

@@ -1,17 +1,22 @@
 """Values that a store has on disk, given to others of the host as files."""
 
+import errno
 import os
+import threading
+import types
 from pathlib import Path
 
 import numpy
 import pytest
+from dask.sizeof import sizeof
 from distributed import Client, LocalCluster, wait
-from distributed.comm.core import CommClosedError
+from distributed.comm.core import CommClosedError, connect
 from distributed.protocol import Serialized
 
-from comm_pairs import OURS, comms, exchanged
+from comm_pairs import OURS, comms, exchanged, listening, soon
 from spillway import _native, stats
 from spillway.dask import checksums, decode, enable, handshake, packed, shared_files
+from spillway.dask.same_host import MeetingPlace
 from spillway.dask.stored_frames import Preparation, Recipient
 from stored_values import ON_DISK, mini_store, pack
 
@@ -24,6 +29,7 @@ TAKES = Recipient(takes_files=True, compares=True, codec=None, shares_disk=True)
 @pytest.fixture(autouse=True)
 def not_refused(monkeypatch):
     monkeypatch.setattr(shared_files, "_refused", None)
+    monkeypatch.setattr(shared_files, "_refused_by", {})
 
 
 @pytest.fixture
@@ -75,6 +81,24 @@ def test_its_small_frames_are_not_read_either(on_disk):
     assert all(bytes(a) == bytes(b) for a, b in zip(found, value, strict=True))
 
 
+def test_what_came_compressed_goes_on_as_it_came():
+    value = numpy.arange(1 << 20)
+    with mini_store(codec="lz4") as first, mini_store() as second:
+        first["x"] = value
+        first.entry("x").spill()
+        kept = Preparation(first.entry("x").frames(), TAKES)
+        header, frames = taken(kept.run())
+        assert header["compression"] == ("lz4",)
+        whole = [shared_files.packed(header), *frames]
+        entry = second.native.put_packed("x", whole, value.nbytes)
+        preparation = Preparation(entry.frames(), TAKES)
+        header, frames = taken(preparation.run())
+        assert preparation.read_bytes == 0
+        found = decode.value_of([shared_files.packed(header), *frames])
+        assert (found == value).all()
+        entry.remove()
+
+
 def test_what_is_small_or_in_memory_is_sent(on_disk):
     assert Preparation(on_disk(numpy.arange(1000)), TAKES).run().frames
     assert Preparation(pack(ARRAY), TAKES).run().frames
@@ -121,7 +145,11 @@ def test_what_no_process_has_is_not_taken(header):
         shared_files.take(header)
 
 
-@pytest.mark.parametrize("place", [(0, 0), (-1, 8), (0, 1 << 62), (1 << 62, 8)])
+@pytest.mark.parametrize(
+    "place",
+    [(0, 0), (-1, 8), (0, 1 << 62), (1 << 62, 8), 7, "ab", (1,), (1, 2, 3), ("1", 8)],
+    ids=repr,
+)
 def test_a_place_that_is_not_in_the_file_is_not_taken(on_disk, place):
     frames = on_disk(ARRAY)
     given = Preparation(frames, TAKES).run()
@@ -170,22 +198,132 @@ async def test_who_has_no_workers_does_not():
 async def test_who_could_not_take_one_asks_again_for_bytes(on_disk):
     given = Preparation(on_disk(ARRAY), TAKES).run()
     given.header[shared_files.KEY] = said()[shared_files.KEY]
-    async with comms(OURS, OURS) as (near, far):
+    async with listening(OURS) as (listener, accepted):
+        address = listener.contact_address
+        near, far = await connect(address), await soon(accepted.get())
         await far.write({"status": "OK", "data": {"x": given}})
         with pytest.raises(CommClosedError, match="file of another process"):
             await near.read()
         assert near.closed()
-    assert "file of another process" in shared_files.why_not()
+        assert "file of another process" in shared_files.why_not(address)
+        near, far = await connect(address), await soon(accepted.get())
+        await exchanged(near, far, 1)
+        assert not far.gives_files
+        near.abort()
+    async with comms(OURS, OURS) as (near, far):  # of others it takes them
+        await exchanged(near, far, 1)
+        assert far.gives_files
+
+
+@pytest.mark.usefixtures("takers")
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+async def test_where_the_system_refuses_nobody_is_asked_again(
+    number, on_disk, monkeypatch
+):
+    def refuse(*_):
+        raise OSError(number, "refused")
+
+    given = Preparation(on_disk(ARRAY), TAKES).run()
+    monkeypatch.setattr(_native, "take_ranges", refuse)
+    async with comms(OURS, OURS) as (near, far):
+        await far.write({"status": "OK", "data": {"x": given}})
+        with pytest.raises(CommClosedError, match="file of another process"):
+            await near.read()
+    assert shared_files.why_not() is not None
+
+
+@pytest.mark.usefixtures("takers")
+async def test_who_names_other_processes_is_given_bytes(monkeypatch):
+    offer = MeetingPlace.offer
+
+    def offer_of_a_container(self, secret):
+        return {**offer(self, secret), "processes": 1}
+
+    monkeypatch.setattr(MeetingPlace, "offer", offer_of_a_container)
     async with comms(OURS, OURS) as (near, far):
         await exchanged(near, far, 1)
         assert not far.gives_files
 
 
-async def test_who_decodes_at_once_reads_it(on_disk):
+@pytest.mark.usefixtures("takers")
+async def test_who_decodes_at_once_reads_it_in_a_thread(on_disk, monkeypatch):
+    readers = []
+
+    def in_memory(frames, read=decode._in_memory):
+        readers.append(threading.get_ident())
+        return read(frames)
+
+    monkeypatch.setattr(decode, "_in_memory", in_memory)
     preparation = Preparation(on_disk(ARRAY), TAKES)
     async with comms(OURS, OURS) as (near, far):
         message = await exchanged(far, near, {"data": {"x": preparation.run()}})
         assert (message["data"]["x"] == ARRAY).all()
+    assert len(readers) == 1
+    assert threading.get_ident() not in readers
+
+
+@pytest.mark.parametrize("deserialize", [True, False])
+async def test_nobody_opens_what_he_did_not_ask_for(deserialize, on_disk, monkeypatch):
+    monkeypatch.setattr(_native, "take_ranges", None)
+    preparation = Preparation(on_disk(ARRAY), TAKES)
+    message = {"op": "scatter", "data": {"x": preparation.run()}}
+    async with comms(OURS, OURS, deserialize=deserialize) as (near, far):
+        await near.write(message)
+        if deserialize:
+            with pytest.raises(checksums.Damaged):
+                await far.read()
+        else:
+            assert (await far.read())["data"]["x"].frames == []
+
+
+@pytest.mark.usefixtures("takers")
+async def test_however_many_values_a_file_has_one_descriptor_is_taken():
+    with mini_store() as store:
+        data, kept = {}, []
+        for key in map(str, range(10)):
+            store[key] = ARRAY + int(key)
+            store.entry(key).spill()
+            kept.append(Preparation(store.entry(key).frames(), TAKES))
+            data[key] = kept[-1].run()
+        async with comms(OURS, OURS) as (near, far):
+            await exchanged(far, near, 1)
+            before = len(list(OPEN.iterdir()))
+            with packed.wanted_by(store):
+                message = {"status": "OK", "data": data}
+                found = (await exchanged(far, near, message))["data"]
+            assert len(list(OPEN.iterdir())) == before + 1
+        for key, value in found.items():
+            assert sizeof(value) >= sizeof(ARRAY)
+            assert (decode.value_of(value.frames) == ARRAY + int(key)).all()
+
+
+@pytest.mark.usefixtures("takers")
+async def test_what_is_not_kept_is_let_go_of_whoever_still_has_it(on_disk):
+    given = Preparation(on_disk(ARRAY), TAKES).run()
+    async with comms(OURS, OURS) as (near, far):
+        await exchanged(far, near, 1)
+        before = len(list(OPEN.iterdir()))
+        with packed.wanted_by(types.SimpleNamespace(native=None)) as came:
+            message = {"status": "OK", "data": {"x": given}}
+            found = (await exchanged(far, near, message))["data"]
+        packed.let_go(came, found.values())
+        assert len(list(OPEN.iterdir())) == before + 1
+        packed.let_go(came)
+        assert len(list(OPEN.iterdir())) == before
+        assert found
+
+
+async def test_what_was_refused_is_asked_for_again():
+    answers = []
+
+    async def receive(who_has):
+        if len(answers) < 2:
+            shared_files.refuse(OSError("no descriptor is left"), "spillway://one")
+        answers.append(len(answers))
+        return answers[-1]
+
+    assert await packed.around(receive, None)({}) == 2
+    assert await packed.around(receive, None)({}) == 3
 
 
 def worker_store(dask_worker=None):

@@ -75,7 +75,8 @@ class SpillwayComm(Comm):
         self._is_maker = is_maker
         self._accepted_at = None if is_maker else int(local_addr.rpartition(":")[2])
         self._offer: dict[str, Any] | None = None
-        self._shares_host = False
+        self._names_processes = False
+        self._takes_files = False  # as we said
         place = place_of(stream.loop)
         if place is not None:
             self._offer = place.offer(
@@ -121,13 +122,13 @@ class SpillwayComm(Comm):
     def handshake_info(self) -> dict[str, Any]:
         if self._greeting is not None:
             return dict(self._greeting.info)
-        takes_files = (
+        self._takes_files = (
             self._is_maker
             and self._offer is not None
             and packed.is_anybody()
-            and shared_files.why_not() is None
+            and shared_files.why_not(self._peer_addr) is None
         )
-        ours = handshake.ours(self._offer, takes_files=takes_files)
+        ours = handshake.ours(self._offer, takes_files=self._takes_files)
         return {**super().handshake_info(), **ours}
 
     @property
@@ -143,7 +144,7 @@ class SpillwayComm(Comm):
     @property
     def gives_files(self) -> bool:
         """Whether the peer takes values that we have on disk as files, not as bytes."""
-        return self._shares_host and handshake.takes_files(self.remote_info)
+        return self._names_processes and handshake.takes_files(self.remote_info)
 
     def _meet(self) -> None:
         """After the handshake, which is Dask's: if the peer may share our host, expect
@@ -152,7 +153,7 @@ class SpillwayComm(Comm):
         # The one that we offered, which an ended connection may have outlived.
         place = place_of(self._stream.loop) if self._stream.is_open() else None
         if place is not None:
-            self._shares_host = place.is_shared_with(theirs)
+            self._names_processes = place.names_processes_of(theirs)
             place.meet(self._stream, self._offer, theirs, is_maker=self._is_maker)
         self._offer = None
 
@@ -176,30 +177,50 @@ class SpillwayComm(Comm):
             self.abort()
             raise
         try:
+            if self._reads_files(frames, deserializers):
+                how = self.deserialize, deserializers, undecoded.is_wanted()
+                return await in_thread(loads, frames, *how, False, True)
             if self._has_policy:
-                return await self._decode(frames, deserializers)
-            return await decode(
-                frames,
-                deserialize=self.deserialize,
-                deserializers=deserializers,
-                allow_offload=self.allow_offload,
-                keep_failures=undecoded.is_wanted(),
-                keep_packed=packed.is_wanted(frames[0], self._accepted_at),
-            )
+                message = await self._decode(frames, deserializers)
+            else:
+                message = await decode(
+                    frames,
+                    deserialize=self.deserialize,
+                    deserializers=deserializers,
+                    allow_offload=self.allow_offload,
+                    keep_failures=undecoded.is_wanted(),
+                    keep_packed=packed.is_wanted(frames[0], self._accepted_at),
+                    takes_files=self._takes_files,
+                )
+            packed.note(message)
+            return message
         except EOFError as error:
             self.abort()
             raise CommClosedError(f"in {self}: aborted on truncated data") from error
         except shared_files.CannotTake as error:
             # Who asks again asks by a new connection, on which it will be sent.
-            shared_files.refuse(error)
+            shared_files.refuse(error, self._peer_addr)
             self.abort()
             raise CommClosedError(f"in {self}: {error}") from error
+
+    def _reads_files(self, frames: list, deserializers: Any) -> bool:
+        """Whether values have to be read from files of the peer's, for somebody who
+        wants them decoded: that is nothing for the loop, however small the message."""
+        if not self._takes_files or len(frames) == 1:
+            return False
+        is_packed = packed.is_wanted(frames[0], self._accepted_at)
+        return (deserializers is not None or not is_packed) and (
+            shared_files.are_named(frames)
+        )
 
     async def _decode(self, frames: list, deserializers: Any) -> Any:
         if len(frames) == 1:
             return loads(frames, self.deserialize, deserializers)
         is_packed = packed.is_wanted(frames[0], self._accepted_at)
-        how = self.deserialize, deserializers, undecoded.is_wanted(), is_packed
+        how = (
+            *(self.deserialize, deserializers, undecoded.is_wanted()),
+            *(is_packed, self._takes_files),
+        )
         size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
         # What stays serialised costs nothing, and a scheduler is not to look.
         if (

@@ -40,9 +40,10 @@ async def decode(
     allow_offload: bool = True,
     keep_failures: bool = False,
     keep_packed: bool = False,
+    takes_files: bool = False,
 ) -> Any:
     """The message that some frames hold, decoded off the loop when they are large."""
-    how = deserialize, deserializers, keep_failures, keep_packed
+    how = deserialize, deserializers, keep_failures, keep_packed, takes_files
     if len(frames) == 1:
         return loads(frames, *how)
     threshold = comm_utils.OFFLOAD_THRESHOLD
@@ -58,6 +59,7 @@ def loads(
     deserializers: Any = None,
     keep_failures: bool = False,
     keep_packed: bool = False,
+    takes_files: bool = False,
 ) -> Any:
     """Decode as ``distributed.protocol.loads`` does, with these differences: a message
     without marks is unpacked without a hook, and compressed frames are decompressed
@@ -67,10 +69,12 @@ def loads(
     cannot be decoded, and the others are as they would be without that one. Otherwise
     such a value raises: what it raises, or RuntimeError where that is no Exception.
     With `keep_packed` a `Packed` stands for each value of a message with data. Frames
-    on disk are read only for a value that is decoded.
+    on disk are read only for a value that is decoded. With `takes_files` frames may be
+    in files of the peer's: without, no file is opened for what a header says.
     """
     failures: list[Undecoded] = []
     kept: list[packed.Packed] = []
+    given: list[tuple[packed.Packed, dict[str, Any]]] = []
     if deserializers is not None:  # who restricts them is to be told of others now
         keep_packed = False
     head = frames[0]
@@ -81,10 +85,21 @@ def loads(
         offset = obj.get("__Serialized__", 0)
         if offset > 0:
             try:
-                if keep_packed:
-                    kept.append(_packed(frames, offset, keep_failures))
+                header = header_of(frames[offset])
+                is_given = takes_files and shared_files.KEY in header
+                if keep_packed and is_given:
+                    kept.append(packed.class_for(header.get("type"))([], 0))
+                    given.append((kept[-1], header))
                     return kept[-1]
-                return _serialized(frames, offset, deserialize, deserializers)
+                own = (
+                    shared_files.take(header)
+                    if is_given
+                    else frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+                )
+                if keep_packed:
+                    kept.append(_packed(frames[offset], header, own, keep_failures))
+                    return kept[-1]
+                return _serialized(header, own, deserialize, deserializers)
             except shared_files.CannotTake:
                 raise
             except BaseException as error:  # one of a value's code, such as SystemExit
@@ -102,7 +117,15 @@ def loads(
             head, object_hook=from_mark, use_list=False, **msgpack_opts
         )
         if kept and not packed.are_data(kept, message):
-            return loads(frames, deserialize, deserializers, keep_failures)
+            return loads(
+                frames,
+                deserialize,
+                deserializers,
+                keep_failures,
+                takes_files=takes_files,
+            )
+        if given:
+            _take_files(given)
         if failures and not are_data(failures, message):
             raise failures[0].error
         return message
@@ -126,23 +149,23 @@ def header_of(frame: Frame) -> dict[str, Any]:
     )
 
 
-def _packed(frames: list, offset: int, is_verified: bool) -> packed.Packed:
-    header = header_of(frames[offset])
-    own = [frames[offset], *_sub_frames(frames, offset, header)]
-    if len(own) - 1 != header["num-sub-frames"]:
-        header["num-sub-frames"] = len(own) - 1
-        own[0] = shared_files.packed(header)
+def _packed(
+    head: Frame, header: dict, sub_frames: list[Frame], is_verified: bool
+) -> packed.Packed:
     if is_verified:  # as far as nothing need be read; else it is when it is used
-        checksums.verify_on_disk(header, own[1:])
+        checksums.verify_on_disk(header, sub_frames)
+    own = [head, *sub_frames]
     return packed.class_for(header.get("type"))(own, value_sizes.of(header, own))
 
 
-def _sub_frames(frames: list, offset: int, header: dict) -> list[Frame]:
-    """What belongs to a header: what came behind it, or stands in a file of the
-    peer's."""
-    if shared_files.KEY in header:
-        return shared_files.take(header)
-    return frames[offset + 1 : offset + 1 + header["num-sub-frames"]]
+def _take_files(given: list[tuple[packed.Packed, dict[str, Any]]]) -> None:
+    """Have values what stands in files of the peer's, all at once: however many they
+    are, it takes as many descriptors as there are files."""
+    taken = shared_files.take_all([header for _, header in given])
+    for (value, header), own in zip(given, taken, strict=True):
+        header["num-sub-frames"] = len(own)
+        value.frames = [shared_files.packed(header), *own]
+        value.nbytes = value_sizes.of(header, value.frames)
 
 
 def _in_memory(frames: list[Frame]) -> list[bytes | memoryview]:
@@ -170,10 +193,9 @@ def value_of(frames: list) -> Any:
 
 
 def _serialized(
-    frames: list, offset: int, deserialize: bool, deserializers: Any
+    header: dict, sub_frames: list[Frame], deserialize: bool, deserializers: Any
 ) -> Any:
-    header = header_of(frames[offset])
-    sub_frames = _in_memory(_sub_frames(frames, offset, header))
+    sub_frames = _in_memory(sub_frames)
     if not deserialize:
         return Serialized(header, sub_frames)
     checksums.verify(header, sub_frames)

@@ -9,16 +9,19 @@ Anybody else gets values, as ever.
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dask.sizeof import sizeof
 
+from spillway.dask import shared_files
+
 _receiver: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "spillway_packed_receiver", default=None
 )
-"""The worker's store for which a task asks for data, and whether that is to come to
-memory whatever room there is."""
+"""The worker's store for which a task asks for data, whether that is to come to memory
+whatever room there is, and what has come."""
 
 _ports: dict[int, list[Any]] = {}
 """Where workers of this process listen that have a store, and the stores."""
@@ -37,7 +40,7 @@ class Packed:
     of values has a class of its own, with the name of the type, since Dask shows those.
     """
 
-    __slots__ = ("frames", "nbytes")
+    __slots__ = ("__weakref__", "frames", "nbytes")
 
     def __init__(self, frames: list[Any], nbytes: int) -> None:
         self.frames, self.nbytes = frames, nbytes
@@ -67,15 +70,36 @@ def _sizeof(value: Packed) -> int:
 
 
 @contextlib.contextmanager
-def wanted_by(store: Any, in_memory: bool = False) -> Iterator[None]:
+def wanted_by(
+    store: Any, in_memory: bool = False
+) -> Iterator["weakref.WeakSet[Packed]"]:
     """Within it, replies with data that this task reads, and tasks that it starts, have
     `Packed` in them for values, which are for a worker's store: in memory, or where the
-    store has room for them."""
-    token = _receiver.set((store, in_memory))
+    store has room for them. Gives those that have come, for `let_go`."""
+    came: weakref.WeakSet[Packed] = weakref.WeakSet()
+    token = _receiver.set((store, in_memory, came))
     try:
-        yield
+        yield came
     finally:
         _receiver.reset(token)
+
+
+def note(message: Any) -> None:
+    """Remember what has come by a message, which was read for who wants it so."""
+    data = message.get("data") if isinstance(message, dict) else None
+    if _receiver.get() is not None and isinstance(data, dict):
+        came = _receiver.get()[2]
+        came.update(value for value in data.values() if isinstance(value, Packed))
+
+
+def let_go(came: Iterable[Packed], kept: Iterable[Any] = ()) -> None:
+    """Let go of what is in values that came, but for those that are kept. Dask's log
+    has what failed, with all that was at hand where it did: of a connection that was
+    lost before it was answered, the files of the peer's, and their space."""
+    wanted = {id(value) for value in kept}
+    for value in list(came):
+        if id(value) not in wanted:
+            value.frames = []
 
 
 def around(receive: Any, store: Any) -> Any:
@@ -83,8 +107,17 @@ def around(receive: Any, store: Any) -> Any:
 
     @functools.wraps(receive)
     async def ours(*args: Any, **kwargs: Any) -> Any:
-        with wanted_by(store):
-            return await receive(*args, **kwargs)
+        # To Dask who could not give a file is gone, and what he has is missing. By new
+        # connections he sends it; and what has come is not asked for again.
+        refusals = -1
+        with wanted_by(store) as came:
+            try:
+                while refusals != shared_files.refusals():
+                    refusals = shared_files.refusals()
+                    answer = await receive(*args, **kwargs)
+            finally:
+                let_go(came)
+        return answer
 
     return ours
 
@@ -92,7 +125,7 @@ def around(receive: Any, store: Any) -> Any:
 def receiver() -> Any:
     """The library's store that decides where values go which this task is about to
     read; None where nobody does."""
-    store, in_memory = _receiver.get() or (None, True)
+    store, in_memory, _ = _receiver.get() or (None, True, None)
     return None if in_memory else store.native
 
 

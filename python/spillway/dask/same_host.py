@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 SECRET_BYTES = 16
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
+PROCESS_IDS_PATH = "/proc/self/ns/pid"
 LONGEST_PATH_BYTES = 107  # of a Unix socket, as the system has it
 
 SLOWER = "Large data goes a slower way between two processes of this host"
@@ -56,11 +57,12 @@ def _say_once(text: str, reason: object) -> None:
 class MeetingPlace:
     """What one loop has of it. All methods are called in the loop's thread."""
 
-    __slots__ = ("__weakref__", "_boot_id", "_meetings", "secret")
+    __slots__ = ("__weakref__", "_boot_id", "_meetings", "_processes", "secret")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         with open(BOOT_ID_PATH, encoding="ascii") as file:
             self._boot_id = file.read().strip()
+        self._processes = _process_ids()
         self._meetings = _meetings_in(tempfile.gettempdir())
         self.secret = os.urandom(SECRET_BYTES)
         """What those tell who accept a connection of the loop. Those who make one tell
@@ -73,6 +75,7 @@ class MeetingPlace:
         """What the handshake says of us."""
         return {
             "boot": self._boot_id,
+            "processes": self._processes,
             "path": self._meetings.path(),
             "secret": secret,
         }
@@ -80,6 +83,15 @@ class MeetingPlace:
     def is_shared_with(self, theirs: Any) -> bool:
         """Whether a peer's offer says that it runs on our host."""
         return _is_offer(theirs) and theirs["boot"] == self._boot_id
+
+    def names_processes_of(self, theirs: Any) -> bool:
+        """Whether a process id means the same to a peer, by its offer: containers of
+        one host have their own as a rule."""
+        return (
+            self.is_shared_with(theirs)
+            and self._processes is not None
+            and theirs.get("processes") == self._processes
+        )
 
     def meet(self, stream: Stream, ours: Any, theirs: Any, *, is_maker: bool) -> None:
         """Expect the peer of a connection, as both have offered; `is_maker` when the
@@ -153,6 +165,14 @@ def _meetings_in(parent: str) -> _native.Meetings:
         except OSError:
             logger.debug("no place to meet in %s", parent, exc_info=True)
     return _native.Meetings(fallback)
+
+
+def _process_ids() -> int | None:
+    """What tells the process ids that we see from those of other containers."""
+    try:
+        return os.stat(PROCESS_IDS_PATH).st_ino
+    except OSError:
+        return None
 
 
 def _is_text(path: str) -> bool:

@@ -8,17 +8,22 @@ until the other has answered. Who says in the handshake that he takes files is o
 may: Linux lets a process take another's as it lets it look into its memory.
 """
 
+import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
 from distributed.protocol.serialize import Serialized, msgpack_encode_default
+from distributed.utils import nbytes
 
 from spillway import _native
 
 KEY = "spillway-file"
 """Of a header: whose file the frames are in, and where."""
+
+_NAME = KEY.encode()
+_LONGEST_HEADER = 1 << 20
 
 LEAST_BYTES = 1 << 20
 """Values of fewer bytes are sent: a file is kept for all of a range, and a descriptor
@@ -28,17 +33,25 @@ _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 Frame = bytes | memoryview | _native.FileRange
 
+_REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+"""The system lets us have no file of anybody's."""
+
 _refused: str | None = None
+_refused_by: dict[str, str] = {}
+"""By the address of a peer of which one could not be had, for whatever reason."""
+_refusals = 0
 
 
 class CannotTake(Exception):
     """A peer said where a value is, and we cannot have it from there."""
 
 
-def why_not() -> str | None:
-    """Why this process takes no files of others, None if it does."""
-    if _refused is not None:
-        return _refused
+def why_not(peer: str = "") -> str | None:
+    """Why this process takes no files of others, or of the peer at an address; None if
+    it does."""
+    why = _refused or _refused_by.get(peer)
+    if why is not None:
+        return why
     try:
         with open(_YAMA, encoding="ascii") as file:
             scope = file.read().strip()
@@ -47,10 +60,20 @@ def why_not() -> str | None:
     return None if scope == "0" else f"{_YAMA} is {scope}"
 
 
-def refuse(why: BaseException) -> None:
-    """Take none from now on, and say so in later handshakes."""
-    global _refused
-    _refused = str(why)
+def refuse(why: BaseException, peer: str) -> None:
+    """Take none of a peer from now on, and say so in later handshakes: it has ended, or
+    there are too many open files here. Or none of anybody, if the system refused."""
+    global _refused, _refusals
+    if isinstance(why.__cause__, OSError) and why.__cause__.errno in _REFUSED:
+        _refused = str(why)
+    else:
+        _refused_by[peer] = str(why)
+    _refusals += 1
+
+
+def refusals() -> int:
+    """How often one could not be had."""
+    return _refusals
 
 
 def offer(header: dict[str, Any], frames: list[Frame]) -> Serialized | None:
@@ -82,29 +105,55 @@ def _place(frame: Frame) -> tuple[int | None, int, int] | None:
     return (None, 0, size) if size else None
 
 
+def are_named(frames: list[Frame]) -> bool:
+    """Whether a message may have values in it that are given away."""
+    return any(
+        type(frame) is not _native.FileRange
+        and nbytes(frame) <= _LONGEST_HEADER
+        and _NAME in bytes(frame)
+        for frame in frames[1:]
+    )
+
+
 def take(header: dict[str, Any]) -> list[Frame]:
-    """The frames of a value that was given away, which its header no longer says.
+    """The frames of one value, as `take_all`."""
+    return take_all([header])[0]
+
+
+def take_all(headers: list[dict[str, Any]]) -> list[list[Frame]]:
+    """The frames of values that were given away, which their headers no longer say.
+    However many values are in a file, one descriptor of it is taken.
 
     Raises
     ------
     CannotTake
         When there is no such file, or the system does not let us have it.
     """
-    said = header.pop(KEY)
     try:
-        places = said["places"]
-        ranges: Iterable[Frame] = iter(
-            _native.take_ranges(
-                *(said[name] for name in ("process", "descriptor", "device", "inode")),
-                [place for place in places if place is not None],
-            )
-        )
-        return [
-            memoryview(bytearray()) if place is None else next(ranges)
-            for place in places
-        ]
+        return _take_all([header.pop(KEY) for header in headers])
     except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise CannotTake(f"a value in a file of another process: {error}") from error
+
+
+def _take_all(said: list[dict[str, Any]]) -> list[list[Frame]]:
+    files: dict[tuple[Any, ...], list[Any]] = {}
+    for one in said:
+        places = [place for place in one["places"] if place is not None]
+        files.setdefault(_file_of(one), []).extend(places)
+    ranges: dict[tuple[Any, ...], Iterator[Frame]] = {
+        file: iter(_native.take_ranges(*file, places)) for file, places in files.items()
+    }
+    return [
+        [
+            memoryview(bytearray()) if place is None else next(ranges[_file_of(one)])
+            for place in one["places"]
+        ]
+        for one in said
+    ]
+
+
+def _file_of(said: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(said[name] for name in ("process", "descriptor", "device", "inode"))
 
 
 def packed(header: dict[str, Any]) -> bytes:

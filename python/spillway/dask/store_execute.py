@@ -82,8 +82,12 @@ class TaskRunner:
         for as long as more comes than can leave."""
         tasks = self._worker().state.tasks
         is_waited_for = any(tasks[key].waiters for key in to_gather if key in tasks)
-        with packed.wanted_by(self._store, in_memory=is_waited_for):
-            event = await self._gather(worker, to_gather, *args, **kw)
+        with packed.wanted_by(self._store, in_memory=is_waited_for) as came:
+            event = None
+            try:
+                event = await self._gather(worker, to_gather, *args, **kw)
+            finally:
+                packed.let_go(came, getattr(event, "data", {}).values())
         await self._store.wait_for_room()
         return event
 

@@ -171,6 +171,19 @@ def test_where_yama_refuses_none_is_asked_for(tmp_path, monkeypatch, scope, is_t
     assert (shared_files.why_not() is None) is is_taken
 
 
+def test_where_the_system_refuses_none_is_asked_for(monkeypatch, tmp_path):
+    def refuse(*args):
+        raise PermissionError(errno.EPERM, "not in this container")
+
+    monkeypatch.setattr(shared_files, "_YAMA", str(tmp_path / "none"))
+    monkeypatch.setattr(shared_files._native, "take_ranges", refuse)
+    shared_files._refused_even_ours.cache_clear()
+    try:
+        assert "not in this container" in shared_files.why_not()
+    finally:
+        shared_files._refused_even_ours.cache_clear()
+
+
 @pytest.fixture
 def takers(monkeypatch, tmp_path):
     """This process has workers that take values."""

@@ -9,7 +9,9 @@ may: Linux lets a process take another's as it lets it look into its memory.
 """
 
 import errno
+import functools
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,8 +58,22 @@ def why_not(peer: str = "") -> str | None:
         with open(_YAMA, encoding="ascii") as file:
             scope = file.read().strip()
     except OSError:  # a system without Yama
-        return None
-    return None if scope == "0" else f"{_YAMA} is {scope}"
+        scope = "0"
+    return _refused_even_ours() if scope == "0" else f"{_YAMA} is {scope}"
+
+
+@functools.cache
+def _refused_even_ours() -> str | None:
+    """Why the system lets us take no file even of our own, as in some containers; None
+    if it does."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            found = os.fstat(file.fileno())
+            one = os.getpid(), file.fileno(), found.st_dev, found.st_ino
+            _native.take_ranges(*one, [])
+    except OSError as error:
+        return str(error)
+    return None
 
 
 def refuse(why: BaseException, peer: str) -> None:

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "spillway/buffer.h"
+#include "timing.h"
 
 enum { ROUNDS_MAX = 101 };
 
@@ -20,21 +20,6 @@ static const struct {
              {(size_t)1 << 20, 500},
              {(size_t)8 << 20, 60},
              {(size_t)64 << 20, 8}};
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void stop_on(spw_status status, const spw_error *error)
-{
-    if (status == SPW_STATUS_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", spw_status_name(status), error->message);
-    exit(EXIT_FAILURE);
-}
 
 static spw_context *make_context(spw_budget *budget, spw_pool_use pool)
 {

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "shuffle/split.h"
+#include "timing.h"
 
 enum {
     ROUNDS_MAX = 101,
@@ -25,21 +25,6 @@ enum { COUNTS = sizeof PARTITIONS / sizeof PARTITIONS[0] };
 static spw_context *context;
 static uint32_t ids[COUNTS][ROWS];
 static spw_column wide[COLUMNS];
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void stop_on(spw_status status, const spw_error *error)
-{
-    if (status == SPW_STATUS_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", spw_status_name(status), error->message);
-    exit(EXIT_FAILURE);
-}
 
 static int compare(const void *left, const void *right)
 {

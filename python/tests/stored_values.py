@@ -40,6 +40,20 @@ def store(pack=list, unpack=refuse, **options):
             made.close()
 
 
+@contextlib.contextmanager
+def spilled():
+    """Gives what makes a value the frames of one that is on disk."""
+    with mini_store() as made:
+
+        def frames_of(value):
+            made["x"] = value
+            made.entry("x").spill()
+            assert made.entry("x").forms == ON_DISK
+            return made.entry("x").frames()
+
+        yield frames_of
+
+
 def segments():
     """The descriptors of this process that are files without a name."""
     found = []

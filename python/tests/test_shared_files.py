@@ -15,10 +15,18 @@ from distributed.protocol import Serialized
 
 from comm_pairs import OURS, comms, exchanged, listening, soon
 from spillway import _native, stats
-from spillway.dask import checksums, decode, enable, handshake, packed, shared_files
+from spillway.dask import (
+    checksums,
+    decode,
+    enable,
+    encode,
+    handshake,
+    packed,
+    shared_files,
+)
 from spillway.dask.same_host import MeetingPlace
 from spillway.dask.stored_frames import Preparation, Recipient
-from stored_values import ON_DISK, mini_store, pack
+from stored_values import mini_store, pack, spilled
 
 ARRAY = numpy.arange(1 << 18)
 OPEN = Path("/proc/self/fd")
@@ -34,15 +42,8 @@ def not_refused(monkeypatch):
 
 @pytest.fixture
 def on_disk():
-    with mini_store() as store:
-
-        def make(value):
-            store["x"] = value
-            store.entry("x").spill()
-            assert store.entry("x").forms == ON_DISK
-            return store.entry("x").frames()
-
-        yield make
+    with spilled() as frames_of:
+        yield frames_of
 
 
 def taken(given):
@@ -76,7 +77,7 @@ def test_its_small_frames_are_not_read_either(on_disk):
     header, frames = taken(given)
     assert preparation.read_bytes < 2000
     header["num-sub-frames"] = len(frames)
-    found = decode.value_of([shared_files.packed(header), *map(memoryview, frames)])
+    found = decode.value_of([encode.pack_header(header), *map(memoryview, frames)])
     assert [type(one) for one in found] == [type(one) for one in value]
     assert all(bytes(a) == bytes(b) for a, b in zip(found, value, strict=True))
 
@@ -89,12 +90,12 @@ def test_what_came_compressed_goes_on_as_it_came():
         kept = Preparation(first.entry("x").frames(), TAKES)
         header, frames = taken(kept.run())
         assert header["compression"] == ("lz4",)
-        whole = [shared_files.packed(header), *frames]
+        whole = [encode.pack_header(header), *frames]
         entry = second.native.put_packed("x", whole, value.nbytes)
         preparation = Preparation(entry.frames(), TAKES)
         header, frames = taken(preparation.run())
         assert preparation.read_bytes == 0
-        found = decode.value_of([shared_files.packed(header), *frames])
+        found = decode.value_of([encode.pack_header(header), *frames])
         assert (found == value).all()
         entry.remove()
 

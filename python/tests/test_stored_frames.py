@@ -14,7 +14,7 @@ from spillway.dask import checksums
 from spillway.dask.checksums import Damaged
 from spillway.dask.stored_frames import SMALL_BYTES, Preparation, Recipient
 from spillway.dask.value_encoder import serialize
-from stored_values import ON_DISK, mini_store, pack, spoil
+from stored_values import mini_store, pack, spilled, spoil
 
 ARRAY = numpy.arange(100_000)
 
@@ -26,15 +26,8 @@ EVERY = [OURS_TO_OURS, OURS_TO_STOCK, BY_STOCK]
 
 @pytest.fixture
 def on_disk():
-    with mini_store() as store:
-
-        def make(value):
-            store["x"] = value
-            store.entry("x").spill()
-            assert store.entry("x").forms == ON_DISK
-            return store.entry("x").frames()
-
-        yield make
+    with spilled() as frames_of:
+        yield frames_of
 
 
 def value_of(sent):

@@ -42,15 +42,33 @@ spw_status spw_file_adopt(spw_context *context, int descriptor, spw_file **ret_f
     return SPW_STATUS_OK;
 }
 
+/* That very file, which is asked of the file and not of the process, so that it need
+ * not have been the right one. Returns: a descriptor, or a negative errno: ESTALE for
+ * another file. */
+static int take(const spw_file_claim *claim, uint64_t *ret_size)
+{
+    spw__file_facts about = {0};
+    if (claim->process <= 0 || claim->process > INT32_MAX)
+        return -ESRCH;
+    int taken =
+        spw__peer_process_take_descriptor((pid_t)claim->process, claim->descriptor);
+    if (taken < 0)
+        return taken;
+    int answer = spw__regular_file_describe(taken, &about);
+    if (answer == 0 && (about.device != claim->device || about.number != claim->inode))
+        answer = -ESTALE;
+    if (answer < 0) {
+        spw__regular_file_close(taken);
+        return answer;
+    }
+    *ret_size = about.bytes;
+    return taken;
+}
+
 spw_status spw_file_take(spw_context *context, const spw_file_claim *claim,
                          spw_file **ret_file, uint64_t *ret_size, spw_error *error)
 {
-    spw__file_identity expected = {.device = claim->device, .inode = claim->inode};
-    bool is_pid = claim->process > 0 && claim->process <= INT32_MAX;
-    int answer =
-        is_pid ? spw__peer_process_take_file((pid_t)claim->process, claim->descriptor,
-                                             &expected, ret_size)
-               : -ESRCH;
+    int answer = take(claim, ret_size);
     if (answer == -EMFILE || answer == -ENFILE)
         return spw__error_set(error, SPW_STATUS_IO, -answer,
                               "no descriptor is left for a file of another process: "

@@ -43,19 +43,11 @@ typedef struct spw__peer_piece {
 int spw__peer_process_read(const spw__peer_process *peer, const spw__peer_piece *pieces,
                            size_t count);
 
-/* A regular file, as its file system knows it. */
-typedef struct spw__file_identity {
-    uint64_t device, inode;
-} spw__file_identity;
-
-/* Take a descriptor of ours of the file that a process has open by a number: that very
- * file, which is asked of the file and not of the process, so that it need not have
- * been the right one. Returns: in ret_size how large it is now; a descriptor, not
- * inherited by child processes, which spw__regular_file_close closes. Errors: EPERM,
- * ENOSYS (refused), ESRCH (it ended), EBADF (it has nothing open there), ESTALE (it is
- * another file) and others. */
-int spw__peer_process_take_file(pid_t pid, int number,
-                                const spw__file_identity *expected, uint64_t *ret_size);
+/* Take a descriptor of our own of what a process has open by a number. By pid: whether
+ * it was the right process is for the caller to find out, by what was taken. Returns: a
+ * descriptor, not inherited by child processes. Errors: EPERM, ENOSYS (refused), ESRCH
+ * (it ended), EBADF (it has nothing open there) and others. */
+int spw__peer_process_take_descriptor(pid_t pid, int number);
 
 /* Let pid, and nobody else, read our memory where Yama restricts that to ancestors
  * (ptrace_scope 1). A process has one such permission to give, which is our thread

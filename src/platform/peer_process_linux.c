@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -110,26 +109,14 @@ int spw__peer_process_read(const spw__peer_process *peer, const spw__peer_piece 
     }
 }
 
-int spw__peer_process_take_file(pid_t pid, int number,
-                                const spw__file_identity *expected, uint64_t *ret_size)
+int spw__peer_process_take_descriptor(pid_t pid, int number)
 {
-    struct stat found;
     int process = (int)syscall(SYS_pidfd_open, pid, 0);
     if (process < 0)
         return -errno;
     int taken = (int)syscall(SYS_pidfd_getfd, process, number, 0);
     int answer = taken >= 0 ? taken : -errno;
     (void)close(process);
-    if (taken < 0)
-        return answer;
-    if (fstat(taken, &found) != 0)
-        answer = -errno;
-    else if (found.st_dev != expected->device || found.st_ino != expected->inode)
-        answer = -ESTALE;
-    if (answer < 0)
-        (void)close(taken);
-    else
-        *ret_size = (uint64_t)found.st_size;
     return answer;
 }
 

@@ -47,7 +47,7 @@ static const struct {
     [CALL_PEER_HOLD] = {"peer_hold", EMFILE},
     [CALL_PEER_ALIVE] = {"peer_alive", ENOMEM},
     [CALL_PEER_READ] = {"peer_read", EPERM},
-    [CALL_PEER_TAKE_FILE] = {"peer_take_file", EPERM},
+    [CALL_PEER_TAKE] = {"peer_take", EPERM},
     [CALL_RANDOM] = {"random", ENOSYS},
     [CALL_SHARED_CREATE] = {"shared_create", EMFILE},
     [CALL_SHARED_FILL] = {"shared_fill", ENOSPC},
@@ -231,9 +231,8 @@ PASS_ON(CALL_SET_CONGESTION, socket_set_congestion, (int descriptor, const char 
 PASS_ON(CALL_FILE_VERIFY, regular_file_verify, (int descriptor), (descriptor))
 PASS_ON(CALL_FILE_DESCRIBE, regular_file_describe,
         (int descriptor, spw__file_facts *ret_facts), (descriptor, ret_facts))
-PASS_ON(CALL_PEER_TAKE_FILE, peer_process_take_file,
-        (pid_t pid, int number, const spw__file_identity *expected, uint64_t *ret_size),
-        (pid, number, expected, ret_size))
+PASS_ON(CALL_PEER_TAKE, peer_process_take_descriptor, (pid_t pid, int number),
+        (pid, number))
 PASS_ON(CALL_POLLER_ADD, poller_add,
         (int poller, int descriptor, unsigned ready, uint64_t tag),
         (poller, descriptor, ready, tag))

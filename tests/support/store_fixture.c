@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "store/store_state.h"
+
 static void *work(void *user)
 {
     store_fixture *f = user;
@@ -21,8 +23,9 @@ static void *work(void *user)
     return NULL;
 }
 
-spw_status store_fixture_open_with(torture *t, store_fixture *f,
-                                   spw_store_options *options, uint64_t limit_bytes)
+spw_status store_fixture_open_as(torture *t, store_fixture *f,
+                                 spw_store_options *options, uint64_t limit_bytes,
+                                 bool is_stepped)
 {
     *f = (store_fixture){.objects.context = t->context};
     private_place_open(&f->place);
@@ -32,7 +35,14 @@ spw_status store_fixture_open_with(torture *t, store_fixture *f,
     options->self = &f->objects;
     options->directories = &directory;
     options->directory_count = 1;
-    return spw_store_create(t->context, options, &f->store, &t->error);
+    return is_stepped ? spw__store_create(t->context, options, 0, &f->store, &t->error)
+                      : spw_store_create(t->context, options, &f->store, &t->error);
+}
+
+spw_status store_fixture_open_with(torture *t, store_fixture *f,
+                                   spw_store_options *options, uint64_t limit_bytes)
+{
+    return store_fixture_open_as(t, f, options, limit_bytes, false);
 }
 
 spw_status store_fixture_open(torture *t, store_fixture *f, uint64_t target_bytes)

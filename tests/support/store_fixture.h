@@ -20,7 +20,11 @@ typedef struct store_fixture {
     spw_status last_status;
 } store_fixture;
 
-/* Limit: of what may be on disk; 0: none. */
+/* Limit: of what may be on disk; 0: none. A stepped store's jobs run when a test runs
+ * them, or waits for one. */
+spw_status store_fixture_open_as(torture *t, store_fixture *f,
+                                 spw_store_options *options, uint64_t limit_bytes,
+                                 bool is_stepped);
 spw_status store_fixture_open_with(torture *t, store_fixture *f,
                                    spw_store_options *options, uint64_t limit_bytes);
 spw_status store_fixture_open(torture *t, store_fixture *f, uint64_t target_bytes);

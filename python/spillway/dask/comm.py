@@ -177,23 +177,7 @@ class SpillwayComm(Comm):
             self.abort()
             raise
         try:
-            if self._reads_files(frames, deserializers):
-                how = self.deserialize, deserializers, undecoded.is_wanted()
-                return await in_thread(loads, frames, *how, False, True)
-            if self._has_policy:
-                message = await self._decode(frames, deserializers)
-            else:
-                message = await decode(
-                    frames,
-                    deserialize=self.deserialize,
-                    deserializers=deserializers,
-                    allow_offload=self.allow_offload,
-                    keep_failures=undecoded.is_wanted(),
-                    keep_packed=packed.is_wanted(frames[0], self._accepted_at),
-                    takes_files=self._takes_files,
-                )
-            packed.note(message)
-            return message
+            return await self._decode(frames, deserializers)
         except EOFError as error:
             self.abort()
             raise CommClosedError(f"in {self}: aborted on truncated data") from error
@@ -203,24 +187,32 @@ class SpillwayComm(Comm):
             self.abort()
             raise CommClosedError(f"in {self}: {error}") from error
 
-    def _reads_files(self, frames: list, deserializers: Any) -> bool:
-        """Whether values have to be read from files of the peer's, for somebody who
-        wants them decoded: that is nothing for the loop, however small the message."""
-        if not self._takes_files or len(frames) == 1:
-            return False
-        is_packed = packed.is_wanted(frames[0], self._accepted_at)
-        return (deserializers is not None or not is_packed) and (
-            shared_files.are_named(frames)
-        )
-
     async def _decode(self, frames: list, deserializers: Any) -> Any:
-        if len(frames) == 1:
+        if len(frames) == 1 and self._has_policy:
             return loads(frames, self.deserialize, deserializers)
         is_packed = packed.is_wanted(frames[0], self._accepted_at)
         how = (
             *(self.deserialize, deserializers, undecoded.is_wanted()),
             *(is_packed, self._takes_files),
         )
+        if self._reads_files(frames, is_packed and deserializers is None):
+            return await in_thread(loads, frames, *how)
+        if self._has_policy:
+            message = await self._decode_by_policy(frames, is_packed, how)
+        else:
+            message = await decode(frames, *how, allow_offload=self.allow_offload)
+        if is_packed:
+            packed.note(message)
+        return message
+
+    def _reads_files(self, frames: list, are_kept: bool) -> bool:
+        """Whether values have to be read from files of the peer's, for somebody who
+        wants them decoded: that is nothing for the loop, however small the message."""
+        return self._takes_files and not are_kept and shared_files.are_named(frames)
+
+    async def _decode_by_policy(
+        self, frames: list, is_packed: bool, how: tuple[Any, ...]
+    ) -> Any:
         size, offload_bytes = self._stream.received_bytes, self._offload_bytes()
         # What stays serialised costs nothing, and a scheduler is not to look.
         if (

@@ -20,6 +20,7 @@ from distributed.utils import nbytes, offload
 
 from spillway import _native
 from spillway.dask import checksums, packed, shared_files, value_sizes
+from spillway.dask.encode import pack_header
 from spillway.dask.foreign_errors import harmless, is_interrupt, line_of, trace_of
 from spillway.dask.undecoded import Undecoded, are_data
 from spillway.merging import join
@@ -37,10 +38,11 @@ async def decode(
     frames: list[Frame],
     deserialize: bool = True,
     deserializers: Any = None,
-    allow_offload: bool = True,
     keep_failures: bool = False,
     keep_packed: bool = False,
     takes_files: bool = False,
+    *,
+    allow_offload: bool = True,
 ) -> Any:
     """The message that some frames hold, decoded off the loop when they are large."""
     how = deserialize, deserializers, keep_failures, keep_packed, takes_files
@@ -164,7 +166,7 @@ def _take_files(given: list[tuple[packed.Packed, dict[str, Any]]]) -> None:
     taken = shared_files.take_all([header for _, header in given])
     for (value, header), own in zip(given, taken, strict=True):
         header["num-sub-frames"] = len(own)
-        value.frames = [shared_files.packed(header), *own]
+        value.frames = [pack_header(header), *own]
         value.nbytes = value_sizes.of(header, value.frames)
 
 

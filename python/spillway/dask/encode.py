@@ -29,6 +29,11 @@ PACKER_KEEPS_BYTES = 1 << 20
 _OPAQUE = (Serialize, Serialized, ToPickle, Pickled)
 
 
+def pack_header(header: dict[str, Any]) -> bytes:
+    """A value's header, as its frames begin with it; `decode.header_of` undoes it."""
+    return msgpack.packb(header, default=msgpack_encode_default, use_bin_type=True)
+
+
 class _NotPlain(Exception):
     """The message holds something that msgpack cannot pack."""
 

@@ -37,7 +37,7 @@ from distributed.protocol.utils import frame_split_size
 from distributed.utils import ensure_memoryview, nbytes
 
 from spillway.dask import encode_cost, value_sizes
-from spillway.dask.encode import PACKER_KEEPS_BYTES
+from spillway.dask.encode import PACKER_KEEPS_BYTES, pack_header
 from spillway.dask.offload_setting import NEVER
 from spillway.dask.offload_threads import MOST_THREADS, in_thread
 
@@ -112,10 +112,7 @@ class _Value:
         if self.is_new:
             header["compression"] = tuple(self.codecs)
         header["num-sub-frames"] = len(self.frames)
-        packed = msgpack.packb(
-            header, default=msgpack_encode_default, use_bin_type=True
-        )
-        return [packed, *self.frames]
+        return [pack_header(header), *self.frames]
 
 
 class OutgoingMessage:

@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-import msgpack
-from distributed.protocol.serialize import Serialized, msgpack_encode_default
+from distributed.protocol.serialize import Serialized
 from distributed.utils import nbytes
 
 from spillway import _native
@@ -170,8 +169,3 @@ def _take_all(said: list[dict[str, Any]]) -> list[list[Frame]]:
 
 def _file_of(said: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(said[name] for name in ("process", "descriptor", "device", "inode"))
-
-
-def packed(header: dict[str, Any]) -> bytes:
-    """A value's header, as frames begin with it."""
-    return msgpack.packb(header, default=msgpack_encode_default, use_bin_type=True)

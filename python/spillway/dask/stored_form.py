@@ -8,13 +8,12 @@ the one that they are given.
 import threading
 from typing import Any
 
-import msgpack
 from distributed.metrics import context_meter
-from distributed.protocol.serialize import msgpack_encode_default
 from distributed.utils import nbytes
 
 from spillway.dask import value_sizes
 from spillway.dask.decode import value_of
+from spillway.dask.encode import pack_header
 from spillway.dask.value_encoder import Frame, encode
 
 NOTHING = object()
@@ -42,9 +41,7 @@ def pack(value: Any) -> list[Frame]:
         header, parts = encode(value, on_error="raise")
         value_sizes.note(header, value)
         frames = _as_shards(header, parts)
-        packed = msgpack.packb(
-            header, default=msgpack_encode_default, use_bin_type=True
-        )
+        packed = pack_header(header)
     _latest.bytes = len(packed) + sum(map(nbytes, frames))
     return [packed, *frames]
 

@@ -45,11 +45,8 @@ def known(wrapped: Any) -> int | None:
 def note(header: dict[str, Any], value: Any, known: int | None = None) -> None:
     """Have the header of a value say how large it is, if that is known or its type can
     tell."""
-    if known is not None:
-        header[KEY] = min(max(0, known), _LARGEST)
-        return
     try:
-        size = int(sizeof(value))
+        size = known if known is not None else int(sizeof(value))
     except BaseException as error:  # of the value's code
         if is_interrupt(error):
             raise

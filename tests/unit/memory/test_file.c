@@ -120,9 +120,10 @@ static void what_a_process_has_open_is_taken(void **state)
     spw_file *file = NULL;
     uint64_t size = 1;
     unsigned open = file_count_descriptors();
+    assert_int_equal(write(descriptor, "bytes", 5), 5);
     t->status = spw_file_take(t->context, &claim, &file, &size, &t->error);
     if (t->status == SPW_STATUS_OK) {
-        assert_int_equal(size, 0);
+        assert_int_equal(size, 5);
         assert_int_not_equal(spw_file_descriptor(file), descriptor);
         assert_int_equal(claim_of(spw_file_descriptor(file)).inode, claim.inode);
         spw_file_unref(file);
@@ -138,11 +139,17 @@ static void what_cannot_be_taken_is_told(void **state)
     spw_file_claim claim = claim_of(descriptor), other = claim;
     spw_file *file = NULL;
     uint64_t size;
+    unsigned open = file_count_descriptors();
     other.inode++;
     assert_status(spw_file_take(t->context, &other, &file, &size, &t->error),
                   UNSUPPORTED);
     assert_int_equal(t->error.os_errno, ESTALE);
     assert_non_null(strstr(t->error.message, "cannot take descriptor"));
+    other = claim;
+    other.device++;
+    assert_status(spw_file_take(t->context, &other, &file, &size, &t->error),
+                  UNSUPPORTED);
+    assert_int_equal(t->error.os_errno, ESTALE);
     other = claim;
     other.process = INT64_MIN;
     assert_status(spw_file_take(t->context, &other, &file, &size, NULL), UNSUPPORTED);
@@ -151,10 +158,15 @@ static void what_cannot_be_taken_is_told(void **state)
     other = claim;
     other.descriptor = -1;
     assert_status(spw_file_take(t->context, &other, &file, &size, NULL), UNSUPPORTED);
-    io_fault_arm_call("peer_take_file", 1, EMFILE);
+    io_fault_arm_call("peer_take", 1, EMFILE);
     assert_status(spw_file_take(t->context, &claim, &file, &size, &t->error), IO);
     assert_non_null(strstr(t->error.message, "ulimit -n"));
+    io_fault_arm_call("file_describe", 1, EIO);
+    assert_status(spw_file_take(t->context, &claim, &file, &size, &t->error),
+                  UNSUPPORTED);
+    assert_int_equal(t->error.os_errno, EIO);
     assert_null(file);
+    assert_int_equal(file_count_descriptors(), open);
     assert_int_equal(close(descriptor), 0);
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,61 +108,35 @@ static void a_peer_that_has_ended_cannot_be_read(void **state)
     assert_int_equal(spw__peer_process_read(&at->peer, &piece, 1), -ESRCH);
 }
 
-/* What the child has open since it was forked, under the same number. */
-static int open_before_fork(spw__file_identity *ret_identity)
-{
-    struct stat found;
-    int descriptor = file_open();
-    assert_int_equal(write(descriptor, OURS, sizeof OURS), sizeof OURS);
-    assert_int_equal(fstat(descriptor, &found), 0);
-    *ret_identity = (spw__file_identity){.device = found.st_dev, .inode = found.st_ino};
-    return descriptor;
-}
-
-static void a_file_is_taken_and_outlives_the_process(void **state)
+static void a_descriptor_is_taken_and_outlives_the_process(void **state)
 {
     (void)state;
-    spw__file_identity identity;
-    uint64_t size = 0;
     char got[sizeof OURS];
-    int descriptor = open_before_fork(&identity);
-    pid_t child = fork();
+    int descriptor = file_open();
+    assert_int_equal(write(descriptor, OURS, sizeof OURS), sizeof OURS);
+    pid_t child = fork(); /* which has it open under the same number */
     assert_true(child >= 0);
     if (child == 0)
         for (;;)
             pause();
     assert_int_equal(close(descriptor), 0);
-    int taken = spw__peer_process_take_file(child, descriptor, &identity, &size);
+    int taken = spw__peer_process_take_descriptor(child, descriptor);
     assert_true(taken >= 0);
-    assert_int_equal(size, sizeof OURS);
     assert_true(fcntl(taken, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(pread(taken, got, sizeof got, 0), sizeof got);
     assert_memory_equal(got, OURS, sizeof got);
-    assert_int_equal(spw__peer_process_take_file(child, descriptor, &identity, &size),
-                     -ESRCH);
+    assert_int_equal(spw__peer_process_take_descriptor(child, descriptor), -ESRCH);
     assert_int_equal(close(taken), 0);
 }
 
-static void another_file_is_not_taken(void **state)
+static void what_is_not_open_is_not_taken(void **state)
 {
     (void)state;
-    spw__file_identity identity;
-    uint64_t size;
-    int descriptor = open_before_fork(&identity);
     unsigned open = file_count_descriptors();
-    identity.inode++;
-    assert_int_equal(
-        spw__peer_process_take_file(getpid(), descriptor, &identity, &size), -ESTALE);
-    identity.inode--;
-    identity.device++;
-    assert_int_equal(
-        spw__peer_process_take_file(getpid(), descriptor, &identity, &size), -ESTALE);
+    assert_int_equal(spw__peer_process_take_descriptor(getpid(), 1 << 20), -EBADF);
     assert_int_equal(file_count_descriptors(), open);
-    assert_int_equal(close(descriptor), 0);
-    assert_int_equal(spw__peer_process_take_file(getpid(), 1 << 20, &identity, &size),
-                     -EBADF);
 }
 
 static void a_peer_without_a_pid_is_not_held(void **state)
@@ -283,8 +256,8 @@ int main(void)
         TEST_AT(a_peer_is_alive_until_it_ends),
         TEST_AT(a_peer_that_has_ended_cannot_be_read),
         TEST_AT(a_peer_without_a_pid_is_not_held),
-        cmocka_unit_test(a_file_is_taken_and_outlives_the_process),
-        cmocka_unit_test(another_file_is_not_taken),
+        cmocka_unit_test(a_descriptor_is_taken_and_outlives_the_process),
+        cmocka_unit_test(what_is_not_open_is_not_taken),
         TEST_AT(memory_is_the_peers),
         TEST_AT(pieces_are_read_in_order_however_many),
         TEST_AT(memory_that_is_not_there_is_told),

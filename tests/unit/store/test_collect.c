@@ -13,16 +13,9 @@ enum { SIZE = 100000, FILE_BYTES = 400000, IN_FILE = 3, COUNT = IN_FILE + 1 };
 
 static void open_stepped(torture *t, store_fixture *f)
 {
-    *f = (store_fixture){.objects.context = t->context};
-    private_place_open(&f->place);
-    spw_store_directory directory = {.path = f->place.directory};
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
-    options.ops = stored_object_ops;
-    options.self = &f->objects;
-    options.directories = &directory;
-    options.directory_count = 1;
     options.file_bytes = FILE_BYTES;
-    assert_ok(spw__store_create(t->context, &options, 0, &f->store, NULL));
+    assert_ok(store_fixture_open_as(t, f, &options, 0, true));
 }
 
 static void run_jobs(const store_fixture *f)

@@ -18,19 +18,11 @@ static const unsigned AHEAD = SPW_ENTRY_PACKED | SPW_ENTRY_ON_DISK;
 static spw_status open_store(torture *t, store_fixture *f, uint64_t read_ahead_bytes,
                              uint64_t target_bytes, spw_entry **entries)
 {
-    *f = (store_fixture){.objects.context = t->context};
-    private_place_open(&f->place);
-    spw_store_directory directory = {.path = f->place.directory};
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
-    options.ops = stored_object_ops;
-    options.self = &f->objects;
-    options.directories = &directory;
-    options.directory_count = 1;
     options.target_bytes = target_bytes;
     options.read_ahead_bytes = read_ahead_bytes;
     memset(entries, 0, COUNT * sizeof(spw_entry *));
-    spw_status status =
-        spw__store_create(t->context, &options, 0, &f->store, &t->error);
+    spw_status status = store_fixture_open_as(t, f, &options, 0, true);
     for (unsigned i = 0; i < COUNT && status == SPW_STATUS_OK; i++) {
         status = store_fixture_put(t, f, i, SIZE, &entries[i]);
         if (status == SPW_STATUS_OK)

@@ -186,6 +186,23 @@ static void so_many_bytes_wait_and_no_more(void **state)
     served_peers_close(&f);
 }
 
+/* A peer sends the rest of the large message of seed 4, while its owner receives it. */
+static void finish_large(int raw, const char *wire, size_t sent, size_t size,
+                         spw_connection *connection)
+{
+    spw_payload *payload;
+    while (sent < size) {
+        ssize_t step = send(raw, wire + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (step > 0)
+            sent += (size_t)step;
+        else
+            assert_ok(loopback_step(connection, NULL, NULL));
+    }
+    assert_ok(loopback_receive(connection, NULL, &payload, NULL));
+    payload_assert(payload, LARGE, COUNT_OF(LARGE), 4);
+    spw_payload_free(payload);
+}
+
 /* What of it comes first, the rest comes to who has taken the connection. */
 static void a_large_message_waits_to_be_taken(void **state)
 {
@@ -207,18 +224,7 @@ static void a_large_message_waits_to_be_taken(void **state)
         spw_connection *connection = served_peers_take(&f);
         assert_int_equal(spw__connection_is_held(connection), holds);
         assert_waits(connection, SMALL, COUNT_OF(SMALL), 1);
-        for (size_t sent = HEAD_BYTES; sent < size;) {
-            ssize_t step =
-                send(raw, wire + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-            if (step > 0)
-                sent += (size_t)step;
-            else
-                assert_ok(loopback_step(connection, NULL, NULL));
-        }
-        spw_payload *payload;
-        assert_ok(loopback_receive(connection, NULL, &payload, NULL));
-        payload_assert(payload, LARGE, COUNT_OF(LARGE), 4);
-        spw_payload_free(payload);
+        finish_large(raw, wire, HEAD_BYTES, size, connection);
         free(wire);
         spw_connection_free(connection);
         served_peers_close(&f);
@@ -238,16 +244,7 @@ static void a_message_half_there_is_finished_by_its_owner(void **state)
     spw_connection *connection = served_peers_take(&f);
     spw_payload *payload;
     assert_status(spw_connection_receive(connection, &payload, NULL), AGAIN);
-    for (size_t sent = 200000; sent < size;) {
-        ssize_t step = send(raw, wire + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (step > 0)
-            sent += (size_t)step;
-        else
-            assert_ok(loopback_step(connection, NULL, NULL));
-    }
-    assert_ok(loopback_receive(connection, NULL, &payload, NULL));
-    payload_assert(payload, LARGE, COUNT_OF(LARGE), 4);
-    spw_payload_free(payload);
+    finish_large(raw, wire, 200000, size, connection);
     free(wire);
     spw_connection_free(connection);
     served_peers_close(&f);

@@ -155,17 +155,20 @@ static void exchange_small(torture *t)
     }
 }
 
-/* Each sends one message after another, until so many have come in all. */
-static void send_large_from_all(torture *t)
+/* Each sends one message after another, until so many have come in all.
+ * Returns: how many each got through on average. */
+static unsigned send_large_from_all(torture *t)
 {
+    unsigned count = 0;
     memset(m.received, 0, sizeof m.received);
-    for (unsigned count = 0; count < MESSAGES * CONNECTIONS;) {
+    while (count < MESSAGES * CONNECTIONS) {
         for (int i = 0; i < CONNECTIONS; i++)
             if (spw_connection_queued_bytes(m.ends[0][i]) < BODY_BYTES)
                 send_one(t, m.ends[0][i], BODY_BYTES);
         turn();
         count += receive_some(1, BODY_BYTES);
     }
+    return count / CONNECTIONS;
 }
 
 /* What is still under way arrives. */
@@ -190,7 +193,7 @@ static void a_thousand_connections(void **state)
     uint64_t fresh = bytes_for_each(t, before);
     exchange_small(t);
     uint64_t idle = bytes_for_each(t, before);
-    send_large_from_all(t);
+    unsigned average = send_large_from_all(t);
     unsigned least = UINT_MAX, most = 0;
     for (int i = 0; i < CONNECTIONS; i++) {
         least = m.received[i] < least ? m.received[i] : least;
@@ -205,7 +208,7 @@ static void a_thousand_connections(void **state)
     assert_in_range(fresh, 1, IDLE_BYTES);
     assert_in_range(idle, 1, IDLE_BYTES);
     assert_in_range(idle_again, 1, IDLE_BYTES);
-    assert_in_range(least, 1, MESSAGES);
+    assert_in_range(least, 1, average);
     close_all();
     assert_int_equal(m.released, m.sent);
 }

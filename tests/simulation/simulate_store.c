@@ -5,14 +5,12 @@
  *
  *     simulate_store FIRST_SEED COUNT [STEPS]
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "coverage.h"
 #include "disk_fault.h"
 #include "fake_system.h"
 #include "io_fault.h"
@@ -20,25 +18,6 @@
 #include "stored_arrivals.h"
 #include "testing.h"
 #include "world.h"
-
-/* splitmix64 */
-static uint64_t next(world *w)
-{
-    uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t below(world *w, size_t bound)
-{
-    return (size_t)(next(w) % bound);
-}
-
-static bool one_in(world *w, size_t n)
-{
-    return below(w, n) == 0;
-}
 
 static size_t any_size(world *w)
 {
@@ -268,14 +247,6 @@ static void hold_payload(world *w, slot *s)
         world_require(w, status == SPW_STATUS_UNSUPPORTED || s->is_lost, "payload");
 }
 
-static void calm_disk(void)
-{
-    io_fault_arm(IO_FAULT_NONE, 0, 0);
-    disk_fault_corrupt(0, 0);
-    disk_fault_cut(0);
-    disk_fault_room(UINT64_MAX);
-}
-
 static void let_go(world *w, hold *h)
 {
     hold had = *h;
@@ -372,34 +343,6 @@ static void meanwhile_on_disk(void *user, disk_fault_way way)
     meanwhile(user);
 }
 
-static void trouble_disk(world *w)
-{
-    if (!w->disk_fails)
-        return;
-    switch (below(w, 7)) {
-    case 0:
-        io_fault_arm_call("spill_write", 1 + below(w, 3), one_in(w, 2) ? ENOSPC : EIO);
-        break;
-    case 1:
-        io_fault_arm_call("spill_read", 1 + below(w, 3), EIO);
-        break;
-    case 2:
-        disk_fault_corrupt(1 + below(w, 3), next(w));
-        break;
-    case 3:
-        disk_fault_cut(1 + below(w, 3));
-        break;
-    case 4:
-        disk_fault_room(below(w, 2 << 20));
-        break;
-    case 5:
-        io_fault_arm_call("spill_create", 1, EMFILE);
-        break;
-    default:
-        calm_disk();
-    }
-}
-
 /* One of an entry, or of one whose object somebody still has. entry may be NULL. */
 static void read_ahead(world *w, spw_entry *entry)
 {
@@ -409,70 +352,109 @@ static void read_ahead(world *w, spw_entry *entry)
     w->ahead += entry != NULL && spw_entry_read_ahead(entry);
 }
 
+/* Notes what is about to be done. Returns: whether there is an entry to do it to. */
+static bool about_to(const world *w, act_kind kind, const slot *s)
+{
+    if (s->entry != NULL)
+        coverage_note_act(kind, w->depth, s->entry);
+    return s->entry != NULL;
+}
+
+/* The same of what is done to no entry. */
+static void about_to_do(const world *w, act_kind kind)
+{
+    coverage_note_act(kind, w->depth, NULL);
+}
+
+static void put_or_replace(world *w, slot *s)
+{
+    if (s->entry != NULL && one_in(w, 2) && about_to(w, ACT_REMOVE, s))
+        take_out(s);
+    if (s->entry == NULL) {
+        about_to_do(w, ACT_PUT);
+        put(w, s);
+    }
+}
+
+/* What concerns others than the store's owner, and the passing of time. */
+static void act_around(world *w, unsigned which)
+{
+    if (which == 0) {
+        bool adopts = one_in(w, 2);
+        about_to_do(w, adopts ? ACT_ADOPT : ACT_PEER);
+        if (adopts)
+            adopt(w);
+        else
+            peer_act(w, below(w, PEERS));
+        return;
+    }
+    if (one_in(w, 16)) {
+        about_to_do(w, ACT_RECEIVE);
+        receive(w);
+    }
+    if (one_in(w, 4)) {
+        about_to_do(w, ACT_TROUBLE);
+        trouble_disk(w);
+    }
+    w->now_ms += below(w, one_in(w, 10) ? 60000 : 100);
+    fake_clock_set(w->now_ms);
+}
+
 static void act(world *w)
 {
     slot *s = &w->slots[below(w, SLOTS)];
-    bool is_there = s->entry != NULL;
-    switch (below(w, 18)) {
+    unsigned which = (unsigned)below(w, 18);
+    switch (which) {
     case 0:
     case 1:
     case 2:
-        if (is_there && one_in(w, 2))
-            take_out(s);
-        if (s->entry == NULL)
-            put(w, s);
+        put_or_replace(w, s);
         break;
     case 3:
-        if (is_there)
+        if (about_to(w, ACT_REMOVE, s))
             take_out(s);
         break;
     case 4:
     case 5:
     case 6:
-        if (is_there)
+        if (about_to(w, ACT_ACQUIRE, s))
             acquire(w, s);
         break;
     case 7:
-        if (is_there)
+        if (about_to(w, ACT_TRY_ACQUIRE, s))
             try_acquire(s);
         break;
     case 8:
-        if (is_there)
+        if (about_to(w, ACT_HOLD, s))
             hold_payload(w, s);
         break;
     case 9:
     case 10:
+        about_to_do(w, ACT_LET_GO);
         let_go(w, &w->holds[below(w, HELD)]);
         break;
     case 11:
-        if (is_there)
+        if (about_to(w, ACT_SPILL, s))
             spill(w, s);
         break;
     case 12:
+        about_to_do(w, ACT_EVICT);
         evict(w);
         break;
     case 13:
+        about_to_do(w, ACT_RUN_JOB);
         (void)spw__worker_pool_run_one(w->store->pool);
         break;
     case 14:
+        about_to_do(w, ACT_WORK);
         work(w);
         break;
     case 15:
+        (void)about_to(w, ACT_READ_AHEAD, s);
         read_ahead(w, s->entry);
         break;
-    case 16:
-        if (one_in(w, 2))
-            adopt(w);
-        else
-            peer_act(w, below(w, PEERS));
-        break;
     default:
-        if (one_in(w, 16))
-            receive(w);
-        if (one_in(w, 4))
-            trouble_disk(w);
-        w->now_ms += below(w, one_in(w, 10) ? 60000 : 100);
-        fake_clock_set(w->now_ms);
+        act_around(w, which - 16);
     }
 }
 
@@ -579,6 +561,7 @@ int main(int argc, char **argv)
         moved += w.store->figures.moved_bytes;
         received += w.received;
         adopted += w.adopted;
+        coverage_note_end(w.store);
         close_world(&w);
         runs++;
     }
@@ -588,5 +571,6 @@ int main(int argc, char **argv)
            " read ahead, %" PRIu64 " came to disk, %" PRIu64 " were adopted\n",
            runs, first, acquired, left, failed, losses, moved, ahead, received,
            adopted);
+    coverage_print();
     return acquired > 0 && left > 0 && ahead > 0 && received > 0 && adopted > 0 ? 0 : 1;
 }

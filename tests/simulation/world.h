@@ -45,6 +45,25 @@ typedef struct world {
     uint64_t losses, acquired, left, failed, ahead, received, adopted;
 } world;
 
+/* Chance, by the seed: splitmix64. */
+static inline uint64_t next(world *w)
+{
+    uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static inline size_t below(world *w, size_t bound)
+{
+    return (size_t)(next(w) % bound);
+}
+
+static inline bool one_in(world *w, size_t n)
+{
+    return below(w, n) == 0;
+}
+
 /* The peer: see peer_store.c. */
 void peer_open(world *w, uint64_t file_bytes);
 /* It has what we adopted no longer than to here, or to before. */
@@ -54,6 +73,11 @@ void peer_close(world *w);
 spw_payload *peer_hand_over(world *w, size_t place, unsigned number, size_t size);
 /* The peer lets go of what is in a place, and gives space back. */
 void peer_act(world *w, size_t place);
+
+/* From now on nothing goes wrong with the disk. */
+void calm_disk(void);
+/* Something is about to, if this is a run in which it may; or nothing any more. */
+void trouble_disk(world *w);
 
 /* Ends the process, and says by which seed, unless the condition holds. */
 void world_require(const world *w, bool condition, const char *what);

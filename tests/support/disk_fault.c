@@ -20,6 +20,19 @@ static struct {
     void *argument;
 } disk = {.room = UINT64_MAX};
 
+static struct {
+    _Atomic uint64_t creates, creates_failed, writes, writes_failed, writes_full, reads,
+        reads_failed, reads_cut, reads_corrupt;
+} figures;
+
+disk_fault_figures disk_fault_read_figures(void)
+{
+    return (disk_fault_figures){
+        figures.creates,       figures.creates_failed, figures.writes,
+        figures.writes_failed, figures.writes_full,    figures.reads,
+        figures.reads_failed,  figures.reads_cut,      figures.reads_corrupt};
+}
+
 void disk_fault_reset(void)
 {
     disk_fault_room(UINT64_MAX);
@@ -76,6 +89,8 @@ int __wrap_spw__spill_file_create(const char *directory)
 {
     size_t limit;
     int answer = io_fault_enter(CALL_SPILL_CREATE, &limit);
+    figures.creates++;
+    figures.creates_failed += answer != 0;
     let_others_act(DISK_FAULT_CREATING);
     if (answer == 0)
         answer = __real_spw__spill_file_create(directory);
@@ -157,6 +172,9 @@ int __wrap_spw__spill_file_write(int descriptor, const spw__spill_part *parts,
     for (size_t i = 0; i < count; i++)
         total += parts[i].size;
     uint64_t end = fault != 0 ? 0 : take_room(total), half = half_of(end);
+    figures.writes++;
+    figures.writes_failed += fault != 0;
+    figures.writes_full += fault == 0 && end < total;
     int answer = __real_spw__spill_file_write(
         descriptor, some, between(parts, count, 0, half, some), offset);
     let_others_act(DISK_FAULT_WRITING);
@@ -179,15 +197,20 @@ int __wrap_spw__spill_file_read(int descriptor, void *data, size_t size,
     size_t limit, half = (size_t)half_of(size);
     int answer = io_fault_enter(CALL_SPILL_READ, &limit);
     uint64_t n = ++disk.reads;
+    figures.reads++;
+    figures.reads_failed += answer != 0;
     if (answer == 0)
         answer = __real_spw__spill_file_read(descriptor, data, half, offset);
     let_others_act(DISK_FAULT_READING);
-    if (answer == 0 && n == disk.cut_at)
+    if (answer == 0 && n == disk.cut_at) {
+        figures.reads_cut++;
         answer = -ENODATA;
+    }
     if (answer == 0)
         answer = __real_spw__spill_file_read(descriptor, (char *)data + half,
                                              size - half, offset + half);
     if (answer == 0 && n == disk.corrupt_at && size > 0) {
+        figures.reads_corrupt++;
         uint64_t bit = disk.corrupt_bit % ((uint64_t)size * 8);
         ((unsigned char *)data)[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }

@@ -33,4 +33,14 @@ void disk_fault_during(unsigned ways,
                        void (*function)(void *argument, disk_fault_way way),
                        void *argument);
 
+/* Calls since the process began, and what they met. */
+typedef struct disk_fault_figures {
+    uint64_t creates, creates_failed;
+    uint64_t writes, writes_failed, writes_full;
+    uint64_t reads, reads_failed, reads_cut, reads_corrupt;
+} disk_fault_figures;
+
+/* Thread: only while no other thread does I/O. */
+disk_fault_figures disk_fault_read_figures(void);
+
 #endif

@@ -6,7 +6,7 @@
 
 void peer_open(world *w, uint64_t file_bytes)
 {
-    private_place_open(&w->peer_place);
+    world_place_open(w, &w->peer_place);
     spw_store_directory directory = {.path = w->peer_place.directory};
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
     options.ops = stored_object_ops;

@@ -465,7 +465,7 @@ static void open_world(world *w, uint64_t seed)
     *w = (world){.seed = seed, .random = seed, .now_ms = 1000000};
     fake_clock_set(w->now_ms);
     counted_context_open(&w->counted, 0, 0);
-    private_place_open(&w->place);
+    world_place_open(w, &w->place);
     w->objects.context = w->counted.context;
     w->objects.during = meanwhile;
     w->objects.user = w;

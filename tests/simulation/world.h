@@ -74,6 +74,9 @@ spw_payload *peer_hand_over(world *w, size_t place, unsigned number, size_t size
 /* The peer lets go of what is in a place, and gives space back. */
 void peer_act(world *w, size_t place);
 
+/* Open a place for files: on disk for one seed of 16, for a disk takes most of the time
+ * of a seed, and in memory for the others. */
+void world_place_open(const world *w, private_place *place);
 /* From now on nothing goes wrong with the disk. */
 void calm_disk(void);
 /* Something is about to, if this is a run in which it may; or nothing any more. */

@@ -1,17 +1,32 @@
 #include "private_place.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "testing.h"
 
+static bool open_in(private_place *place, const char *parent)
+{
+    snprintf(place->directory, sizeof place->directory, "%s/spillway_test_XXXXXX",
+             parent);
+    if (mkdtemp(place->directory) == NULL)
+        return false;
+    snprintf(place->path, sizeof place->path, "%s/door", place->directory);
+    return true;
+}
+
 void private_place_open(private_place *place)
 {
-    snprintf(place->directory, sizeof place->directory, "/tmp/spillway_test_XXXXXX");
-    assert_non_null(mkdtemp(place->directory));
-    snprintf(place->path, sizeof place->path, "%s/door", place->directory);
+    assert_true(open_in(place, "/tmp"));
+}
+
+void private_place_open_in_memory(private_place *place)
+{
+    if (!open_in(place, "/dev/shm"))
+        private_place_open(place);
 }
 
 void private_place_close(private_place *place)

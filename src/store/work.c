@@ -163,7 +163,7 @@ void spw_store_work(spw_store *store, int timeout_ms, spw_store_event *ret_event
             is_event = true;
         } else if (timeout_ms < 0) {
             (void)pthread_cond_wait(&store->work, &store->lock);
-        } else if (!wait_until(store, deadline_ns)) {
+        } else if (timeout_ms == 0 || !wait_until(store, deadline_ns)) {
             break;
         }
     }

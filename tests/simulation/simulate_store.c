@@ -557,8 +557,9 @@ int main(int argc, char **argv)
     uint64_t steps = argc > 3 ? strtoull(argv[3], NULL, 10) : 150;
     uint64_t losses = 0, acquired = 0, left = 0, failed = 0, moved = 0, ahead = 0,
              received = 0, adopted = 0, runs = 0;
+    static world w;
+    failing_seed_watch(&w);
     for (uint64_t seed = first; seed < first + count; seed++) {
-        static world w;
         open_world(&w, seed);
         for (uint64_t i = 0; i < steps; i++) {
             act(&w);
@@ -576,6 +577,7 @@ int main(int argc, char **argv)
         close_world(&w);
         runs++;
     }
+    failing_seed_unwatch();
     printf("simulated %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64
            " values got, %" PRIu64 " times values left, %" PRIu64 " failures, %" PRIu64
            " lost by a bad disk, %" PRIu64 " bytes moved, %" PRIu64

@@ -82,7 +82,11 @@ void calm_disk(void);
 /* Something is about to, if this is a run in which it may; or nothing any more. */
 void trouble_disk(world *w);
 
-/* Ends the process, and says by which seed, unless the condition holds. */
+/* From now to unwatch, whatever ends the process says in which seed that was. Borrows:
+ * w until then. Call it once. */
+void failing_seed_watch(const world *w);
+void failing_seed_unwatch(void);
+/* Ends the process, and says what is wrong, unless the condition holds. */
 void world_require(const world *w, bool condition, const char *what);
 /* What must be true between any two steps. */
 void world_check(const world *w);

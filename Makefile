@@ -51,9 +51,10 @@ fuzz: ## fuzz the parsers (clang)
 
 simulate: ## the store with a bad disk and many at once, for SEEDS seeds (a million)
 	@$(SETUP)
-	cmake --preset release -DSPILLWAY_TESTS=ON >/dev/null
-	cmake --build --preset release --target simulate_store
-	build/release/tests/simulate_store $${FIRST:-1} $${SEEDS:-1000000}
+	cmake --preset release -B build/simulate -DSPILLWAY_TESTS=ON \
+		-DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -g" >/dev/null # with assert
+	cmake --build build/simulate --target simulate_store
+	build/simulate/tests/simulate_store $${FIRST:-1} $${SEEDS:-1000000}
 
 compat: ## the Python tests on the oldest and the newest Dask that we support
 	@$(SETUP)

@@ -8,7 +8,7 @@ typedef struct private_place {
 } private_place;
 
 void private_place_open(private_place *place);
-/* The same in memory, where the system has files in memory: else that. */
+/* The same in memory, where the system has room for files there: else that. */
 void private_place_open_in_memory(private_place *place);
 /* Removes it with the socket. */
 void private_place_close(private_place *place);

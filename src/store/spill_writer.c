@@ -8,8 +8,8 @@
 #include "context/allocate.h"
 #include "context/error.h"
 #include "memory/checksum.h"
+#include "memory/past_cache.h"
 #include "platform/clock.h"
-#include "platform/direct_file.h"
 #include "platform/spill_file.h"
 #include "spillway/codec.h"
 
@@ -22,9 +22,6 @@ typedef struct pending {
     uint64_t offset, end; /* in the file */
     spw__spill *spill;    /* which knows how fast the disk is */
 } pending;
-
-/* As long as it writes, a thread of the store has so much. */
-enum { THROUGH_BYTES = 4 << 20 };
 
 static const char zeros[SPW__SEGMENT_ALIGNMENT];
 
@@ -42,41 +39,15 @@ static bool is_direct(const pending *p)
            spw__disk_is_fast(&p->spill->speed, spw__clock_ms());
 }
 
-/* Past the system's cache, unless there is no memory for that. */
-static int write_direct(pending *p)
-{
-    spw_buffer *buffer;
-    spw__disk_speed *speed = &p->spill->speed;
-    int descriptor = spw_file_descriptor(p->file);
-    if (spw_buffer_create(p->context, THROUGH_BYTES + SPW__DIRECT_BYTES,
-                          SPW_CHARGE_SPILLING, &buffer, NULL) != SPW_STATUS_OK)
-        return spw__spill_file_write(descriptor, p->parts, p->count, p->offset);
-    char *through = spw_buffer_data(buffer);
-    through += -(uintptr_t)through % SPW__DIRECT_BYTES;
-    spw__direct_write write;
-    spw__direct_write_begin(&write, descriptor, p->parts, p->count, p->offset, through,
-                            THROUGH_BYTES);
-    uint64_t before = spw__clock_ns(), now;
-    int answer;
-    while ((answer = spw__direct_write_step(&write)) > 0) {
-        now = spw__clock_ns();
-        spw__disk_wrote(speed, (uint64_t)answer, now - before, spw__clock_ms());
-        before = now;
-        if (!spw__disk_is_fast(speed, spw__clock_ms()))
-            spw__direct_write_end(&write);
-    }
-    spw__direct_write_end(&write);
-    spw_buffer_unref(buffer);
-    return answer;
-}
-
 static spw_status write_pending(pending *p, spw_error *error)
 {
     if (p->file == NULL || p->count == 0)
         return SPW_STATUS_OK;
-    int answer = is_direct(p) ? write_direct(p)
-                              : spw__spill_file_write(spw_file_descriptor(p->file),
-                                                      p->parts, p->count, p->offset);
+    int descriptor = spw_file_descriptor(p->file);
+    int answer = is_direct(p)
+                     ? spw__write_past_cache(p->context, descriptor, p->parts, p->count,
+                                             p->offset, &p->spill->speed)
+                     : spw__spill_file_write(descriptor, p->parts, p->count, p->offset);
     if (answer < 0)
         return spw__error_set(error, SPW_STATUS_IO, -answer,
                               "cannot write %" PRIu64 " bytes to disk, in the worker's "

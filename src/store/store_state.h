@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "store/disk_speed.h"
+#include "platform/disk_speed.h"
 #include "store/entry_list.h"
 #include "store/eviction_order.h"
 #include "store/segments.h"

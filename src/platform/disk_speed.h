@@ -1,8 +1,8 @@
-/* Whether a store writes and reads past the system's cache: as long as the disk is so
+/* Whether to write and read past the system's cache: as long as the disk is so
  * fast that waiting for it costs less than the cache does. A slow one is better hidden
  * behind the cache, which takes what it can, and has it when it is read back. */
-#ifndef SPW_STORE_DISK_SPEED_H
-#define SPW_STORE_DISK_SPEED_H
+#ifndef SPW_PLATFORM_DISK_SPEED_H
+#define SPW_PLATFORM_DISK_SPEED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* When a disk is slow, and for how long. */
-#include "store/disk_speed.h"
+#include "platform/disk_speed.h"
 
 #include "testing.h"
 

@@ -1,6 +1,6 @@
 /* A disk is slow when it has fallen behind by as long as a thread may have waited for a
  * processor. */
-#include "store/disk_speed.h"
+#include "platform/disk_speed.h"
 
 /* By the cache a thread writes half a GB a second and more. */
 static const uint64_t FAST_BYTES_PER_S = 256 << 20;

@@ -9,6 +9,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "memory/buffer_discard.h"
 #include "memory/place.h"
 #include "memory/region_pool.h"
 
@@ -22,6 +23,8 @@ struct spw_buffer {
     void *user;
     spw__place *place; /* one reference; NULL: none */
     spw_charge charge; /* by the thread that owns the buffer while it is filled */
+    _Atomic size_t
+        discarded; /* bytes of the region that are neither there nor charged */
     bool is_writeable;
 };
 
@@ -98,7 +101,8 @@ void spw_buffer_unref(spw_buffer *buffer)
     if (buffer->release != NULL)
         buffer->release(buffer->user);
     else
-        spw__region_release(context, &buffer->region, buffer->charge);
+        spw__region_release_part(context, &buffer->region, buffer->discarded,
+                                 buffer->charge);
     spw__place_unref(buffer->place); /* there is room again */
     spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
     spw_context_unref(context);
@@ -124,8 +128,21 @@ void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge)
     if (buffer->release != NULL || buffer->charge == charge)
         return;
     spw_budget_move(spw_context_budget(buffer->context), buffer->charge, charge,
-                    buffer->size);
+                    buffer->size - buffer->discarded);
     buffer->charge = charge;
+}
+
+size_t spw__buffer_discard(spw_buffer *buffer, size_t from, size_t to)
+{
+    if (buffer->release != NULL ||
+        atomic_load_explicit(&buffer->references, memory_order_acquire) != 1)
+        return 0;
+    size_t bytes = spw__region_discard(buffer->context, &buffer->region, from, to);
+    if (bytes == 0)
+        return 0;
+    (void)atomic_fetch_add(&buffer->discarded, bytes);
+    spw_budget_release(spw_context_budget(buffer->context), buffer->charge, bytes);
+    return bytes;
 }
 
 void spw__buffer_hold(spw_buffer *buffer, spw__place *place)

@@ -289,11 +289,11 @@ spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge cha
 
 /* A child lets go of what it has a copy of. Items of slabs stay mapped in it. */
 static void release_inherited(spw_context *context, const spw__region *region,
-                              spw_charge charge)
+                              size_t discarded, spw_charge charge)
 {
     if (region->source == SPW__REGION_MAPPED)
         spw__memory_unmap(region->data, region->capacity);
-    spw_budget_release(context->budget, charge, region->size);
+    spw_budget_release(context->budget, charge, region->size - discarded);
     spw_budget_release(context->budget, SPW_CHARGE_POOLED,
                        region->capacity - region->size);
 }
@@ -329,7 +329,7 @@ void spw__region_release(spw_context *context, const spw__region *region,
     }
     spw__region_pool *pool = spw__pool_of(context);
     if (pool == NULL) {
-        release_inherited(context, region, charge);
+        release_inherited(context, region, 0, charge);
         return;
     }
     spw_budget_move(context->budget, charge, SPW_CHARGE_POOLED, region->size);
@@ -339,4 +339,66 @@ void spw__region_release(spw_context *context, const spw__region *region,
     }
     spw__memory_unmap(region->data, region->capacity);
     spw_budget_release(context->budget, SPW_CHARGE_POOLED, region->capacity);
+}
+
+size_t spw__region_discard(const spw_context *context, const spw__region *region,
+                           size_t from, size_t to)
+{
+    size_t page = spw__memory_page_bytes();
+    if (region->source == SPW__REGION_ALLOCATED || spw__pool_of(context) == NULL ||
+        from >= to || to > region->size)
+        return 0;
+    uintptr_t start = ((uintptr_t)region->data + from + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)region->data + to) & ~(page - 1);
+    if (start >= end)
+        return 0;
+    spw__memory_discard((char *)region->data + (start - (uintptr_t)region->data),
+                        end - start);
+    return end - start;
+}
+
+/* An item of which pages are gone; what is left of it goes too. */
+static void chill(spw__region_pool *pool, const spw__region *region)
+{
+    spw__slab *slab = region->slab;
+    uint32_t i =
+        (uint32_t)((size_t)((char *)region->data - slab->memory) / slab->item_bytes);
+    const spw__slab_run run = {i, i + 1, 0};
+    spw__slab_discard_run(slab, &run);
+    spw__pool_lock(pool);
+    pool->held_bytes -= region->capacity;
+    spw__slab_put_run(slab, &run);
+    bool is_gone = slab->live == 0 && slab->warm == 0;
+    if (is_gone)
+        spw__slab_lists_remove(&pool->slabs, slab);
+    else
+        spw__slab_lists_sort(&pool->slabs, slab);
+    spw__pool_unlock(pool);
+    if (is_gone)
+        spw__slab_free(slab, pool->context);
+}
+
+void spw__region_release_part(spw_context *context, const spw__region *region,
+                              size_t discarded, spw_charge charge)
+{
+    spw__region_pool *pool = spw__pool_of(context);
+    if (discarded == 0) {
+        spw__region_release(context, region, charge);
+        return;
+    }
+    if (pool == NULL) {
+        release_inherited(context, region, discarded, charge);
+        return;
+    }
+    if (region->source == SPW__REGION_SLAB) {
+        chill(pool, region);
+    } else {
+        spw__memory_unmap(region->data, region->capacity);
+        spw__pool_lock(pool);
+        pool->held_bytes -= region->capacity;
+        spw__pool_unlock(pool);
+    }
+    spw_budget_release(context->budget, charge, region->size - discarded);
+    spw_budget_release(context->budget, SPW_CHARGE_POOLED,
+                       region->capacity - region->size);
 }

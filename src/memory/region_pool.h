@@ -29,5 +29,14 @@ spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge cha
  */
 void spw__region_release(spw_context *context, const spw__region *region,
                          spw_charge charge);
+/* Give the whole pages in [from, to) of a live region's bytes back to the system, if it
+ * is one of the pool's and this is the process that made it. They stay charged.
+ * Returns: how many bytes went. Thread: any. */
+size_t spw__region_discard(const spw_context *context, const spw__region *region,
+                           size_t from, size_t to);
+/* As spw__region_release, of one of which so many bytes were discarded and are charged
+ * no more. Where any were, none of it is kept: it is cold. */
+void spw__region_release_part(spw_context *context, const spw__region *region,
+                              size_t discarded, spw_charge charge);
 
 #endif

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "counted_context.h"
+#include "memory/buffer_discard.h"
 #include "memory/place.h"
+#include "platform/memory_map.h"
 #include "testing.h"
 #include "torture.h"
 
@@ -225,9 +227,105 @@ static void a_place_is_given_up_behind_the_memory(void **state)
     counted_context_close(&counted);
 }
 
+/* Of a region of a slab, and of one with a mapping of its own. */
+static void discarded_pages_are_gone_and_not_charged(void **state)
+{
+    (void)state;
+    static const size_t SIZES[] = {100000, 5 << 20};
+    size_t page = spw__memory_page_bytes();
+    for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) {
+        counted_context counted;
+        spw_buffer *buffer;
+        size_t size = SIZES[i];
+        counted_context_open_pool(&counted, 0);
+        assert_ok(
+            spw_buffer_create(counted.context, size, SPW_CHARGE_HELD, &buffer, NULL));
+        unsigned char *data = spw_buffer_data(buffer);
+        size_t lead = (size_t)(-(uintptr_t)data) % page;
+        memset(data, 1, size);
+        /* Nothing while others look, nothing but whole pages, nothing outside. */
+        spw_buffer_ref(buffer);
+        assert_int_equal(spw__buffer_discard(buffer, 0, size), 0);
+        spw_buffer_unref(buffer);
+        assert_int_equal(
+            spw__buffer_discard(buffer, lead + page + 1, lead + 3 * page - 1), 0);
+        assert_int_equal(spw__buffer_discard(buffer, 0, size + 1), 0);
+        assert_int_equal(spw__buffer_discard(buffer, 5, 5), 0);
+        size_t gone = spw__buffer_discard(buffer, lead + page + 1, lead + 4 * page + 1);
+        assert_int_equal(gone, 2 * page);
+        assert_int_equal(data[lead + 2 * page - 1], 1);
+        assert_int_equal(data[lead + 2 * page], 0);
+        assert_int_equal(data[lead + 4 * page - 1], 0);
+        assert_int_equal(data[lead + 4 * page], 1);
+        assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD),
+                         size - gone);
+        spw_buffer_recharge(buffer, SPW_CHARGE_IN_FLIGHT);
+        assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 0);
+        assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_IN_FLIGHT),
+                         size - gone);
+        spw_buffer_unref(buffer);
+        /* It was cold, so that the pool has kept nothing of it. */
+        counted_context_check_uncharged(&counted);
+        assert_ok(
+            spw_buffer_create(counted.context, size, SPW_CHARGE_HELD, &buffer, NULL));
+        assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), size);
+        memset(spw_buffer_data(buffer), 2, size);
+        spw_buffer_unref(buffer);
+        counted_context_close(&counted);
+    }
+}
+
+/* Beside others that live, and are warm. */
+static void a_cold_region_leaves_its_neighbours(void **state)
+{
+    (void)state;
+    enum { COUNT = 8, SIZE = 100000 };
+    counted_context counted;
+    spw_buffer *buffers[COUNT];
+    counted_context_open_pool(&counted, 0);
+    for (int i = 0; i < COUNT; i++) {
+        assert_ok(spw_buffer_create(counted.context, SIZE, SPW_CHARGE_HELD, &buffers[i],
+                                    NULL));
+        memset(spw_buffer_data(buffers[i]), i, SIZE);
+    }
+    for (int i = 0; i < COUNT; i += 2) {
+        assert_true(spw__buffer_discard(buffers[i], 0, SIZE) > 0);
+        spw_buffer_unref(buffers[i]);
+    }
+    for (int i = 1; i < COUNT; i += 2) {
+        const unsigned char *data = spw_buffer_data(buffers[i]);
+        assert_int_equal(data[0], i);
+        assert_int_equal(data[SIZE - 1], i);
+        spw_buffer_unref(buffers[i]);
+    }
+    counted_context_close(&counted);
+}
+
+static void other_memory_is_not_discarded(void **state)
+{
+    (void)state;
+    static char foreign[3 * 65536];
+    int released = 0;
+    counted_context counted;
+    spw_buffer *buffer;
+    counted_context_open(&counted, 0, 0); /* no pool */
+    assert_ok(spw_buffer_create(counted.context, sizeof foreign, SPW_CHARGE_HELD,
+                                &buffer, NULL));
+    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign), 0);
+    spw_buffer_unref(buffer);
+    assert_ok(spw_buffer_wrap(counted.context, foreign, sizeof foreign, true,
+                              count_release, &released, &buffer, NULL));
+    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign), 0);
+    spw_buffer_unref(buffer);
+    counted_context_close(&counted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(discarded_pages_are_gone_and_not_charged),
+        cmocka_unit_test(a_cold_region_leaves_its_neighbours),
+        cmocka_unit_test(other_memory_is_not_discarded),
         cmocka_unit_test(a_place_is_given_up_behind_the_memory),
         cmocka_unit_test(our_own_memory_is_aligned_charged_and_writeable),
         cmocka_unit_test(a_charge_moves_with_its_buffer),

@@ -50,6 +50,12 @@ int spw__spill_file_write(int descriptor, const spw__spill_part *parts, size_t c
 /* Have a file end where size bytes are, and the system have back what was behind.
  * Errors: EIO and others. */
 int spw__spill_file_cut(int descriptor, uint64_t size);
+/* Have the system have back what whole blocks in a range take, which reads as zero from
+ * then on; the file ends where it did. Errors: EOPNOTSUPP, EIO and others. */
+int spw__spill_file_punch(int descriptor, uint64_t offset, uint64_t size);
+/* Ask how many bytes the file system of a file has left for us. Errors: EIO and others.
+ */
+int spw__spill_file_room(int descriptor, uint64_t *ret_bytes);
 /* Fill data. Errors: EIO and others; ENODATA where the file ends before. */
 int spw__spill_file_read(int descriptor, void *data, size_t size, uint64_t offset);
 

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -164,6 +165,24 @@ int spw__spill_file_cut(int descriptor, uint64_t size)
     while (ftruncate(descriptor, (off_t)size) != 0)
         if (errno != EINTR)
             return -errno;
+    return 0;
+}
+
+int spw__spill_file_punch(int descriptor, uint64_t offset, uint64_t size)
+{
+    while (fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     (off_t)offset, (off_t)size) != 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+int spw__spill_file_room(int descriptor, uint64_t *ret_bytes)
+{
+    struct statvfs about;
+    if (fstatvfs(descriptor, &about) != 0)
+        return -errno;
+    *ret_bytes = (uint64_t)about.f_bavail * about.f_frsize;
     return 0;
 }
 

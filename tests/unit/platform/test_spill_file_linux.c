@@ -331,6 +331,38 @@ static void a_file_is_cut(void **state)
     assert_int_equal(spw__spill_file_cut(-1, 3), -EBADF);
 }
 
+/* Where the file system can; ends and neighbours stay. */
+static void whole_blocks_of_a_file_are_punched(void **state)
+{
+    enum { SIZE = 6 * SPW__DIRECT_BYTES };
+    private_place *place = *state;
+    static char bytes[SIZE], back[SIZE];
+    struct stat before, after;
+    uint64_t room = 0;
+    memset(bytes, 7, SIZE);
+    spw__spill_part part = {bytes, SIZE};
+    int file = spw__spill_file_create(place->directory);
+    assert_int_equal(spw__spill_file_write(file, &part, 1, 0), 0);
+    assert_int_equal(fsync(file), 0);
+    assert_int_equal(fstat(file, &before), 0);
+    int answer = spw__spill_file_punch(file, SPW__DIRECT_BYTES, 4 * SPW__DIRECT_BYTES);
+    if (answer == 0) {
+        memset(bytes + SPW__DIRECT_BYTES, 0, 4 * SPW__DIRECT_BYTES);
+        assert_int_equal(fstat(file, &after), 0);
+        assert_true(after.st_blocks < before.st_blocks);
+        assert_int_equal(after.st_size, SIZE);
+    } else {
+        assert_int_equal(answer, -EOPNOTSUPP);
+    }
+    assert_int_equal(spw__spill_file_read(file, back, SIZE, 0), 0);
+    assert_memory_equal(back, bytes, SIZE);
+    assert_int_equal(spw__spill_file_room(file, &room), 0);
+    assert_true(room > 0);
+    spw__regular_file_close(file);
+    assert_int_equal(spw__spill_file_punch(file, 0, SIZE), -EBADF);
+    assert_int_equal(spw__spill_file_room(file, &room), -EBADF);
+}
+
 static void who_holds_a_file_is_seen_in_another_way_to_it(void **state)
 {
     private_place *place = *state;
@@ -398,6 +430,7 @@ int main(void)
         TEST_AT(a_file_that_ends_before_is_told),
         TEST_AT(a_file_that_may_not_grow_is_told),
         TEST_AT(a_file_is_cut),
+        TEST_AT(whole_blocks_of_a_file_are_punched),
         TEST_AT(who_holds_a_file_is_seen_in_another_way_to_it),
         TEST_AT(what_fails_is_told),
     };

@@ -16,7 +16,7 @@ enum {
     COLUMNS = 13,
     STRING_BYTES = 10,
     FEW_ROWS = 5, /* in each of many shards */
-    KINDS = 6
+    KINDS = 7
 };
 
 static const uint32_t PARTITIONS[] = {16, 64, 256, 2000, 20000};
@@ -159,6 +159,10 @@ static void print_kinds(int rounds)
     } kinds[KINDS] = {
         {"4 bytes", {.type = {SPW_COLUMN_FIXED, 4, false}, .values = wide[1].values}},
         {"8 bytes", {.type = {SPW_COLUMN_FIXED, 8, false}, .values = wide[1].values}},
+        {"8 of matrix",
+         {.type = {SPW_COLUMN_FIXED, 8, false},
+          .values = noise((size_t)ROWS * 8 * COLUMNS),
+          .stride = 8 * COLUMNS}},
         {"8, validity",
          {.type = {SPW_COLUMN_FIXED, 8, true},
           .values = wide[1].values,

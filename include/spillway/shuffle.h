@@ -35,6 +35,9 @@ typedef struct spw_column {
     uint64_t offset; /* rows of all its memory that lie before the first one */
     /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows. */
     const void *values;
+    /* FIXED: bytes from one item to the next, as in a column of a matrix whose rows lie
+     * side by side; at least item_size; 0: items lie side by side. */
+    uint64_t stride;
     uint64_t values_bit_offset; /* BITS: bits before the bitmap's row 0 */
     const void *data;           /* BINARY: what the offsets point into */
     uint64_t data_size;

@@ -7,14 +7,28 @@
 
 enum { LINE_BYTES = 64 };
 
+/* Inlined with the size known, and the stride too where items lie side by side. */
+static inline void gather(uint8_t *out, const uint8_t *items, const uint32_t *order,
+                          size_t count, size_t item_size, size_t stride)
+{
+    for (size_t i = 0; i < count; i++)
+        memcpy(out + i * item_size, items + (size_t)order[i] * stride, item_size);
+}
+
 #define GATHER_ITEMS_OF(bytes)                                                         \
     static void gather_items_of_##bytes(uint8_t *out, const uint8_t *items,            \
                                         const uint32_t *order, size_t count,           \
-                                        size_t item_size)                              \
+                                        size_t item_size, size_t stride)               \
+    {                                                                                  \
+        (void)item_size, (void)stride;                                                 \
+        gather(out, items, order, count, (bytes), (bytes));                            \
+    }                                                                                  \
+    static void gather_strided_of_##bytes(uint8_t *out, const uint8_t *items,          \
+                                          const uint32_t *order, size_t count,         \
+                                          size_t item_size, size_t stride)             \
     {                                                                                  \
         (void)item_size;                                                               \
-        for (size_t i = 0; i < count; i++)                                             \
-            memcpy(out + i * (bytes), items + (size_t)order[i] * (bytes), (bytes));    \
+        gather(out, items, order, count, (bytes), stride);                             \
     }
 
 GATHER_ITEMS_OF(1)
@@ -25,32 +39,29 @@ GATHER_ITEMS_OF(12)
 GATHER_ITEMS_OF(16)
 
 static void gather_items(uint8_t *out, const uint8_t *items, const uint32_t *order,
-                         size_t count, size_t item_size)
+                         size_t count, size_t item_size, size_t stride)
 {
-    for (size_t i = 0; i < count; i++)
-        memcpy(out + i * item_size, items + (size_t)order[i] * item_size, item_size);
+    gather(out, items, order, count, item_size, stride);
 }
 
-spw__gather_fn spw__gather_for(spw__gather_way most, size_t item_size)
+#define CASE_OF(bytes)                                                                 \
+    case bytes:                                                                        \
+        return stride == (bytes) ? gather_items_of_##bytes : gather_strided_of_##bytes
+
+spw__gather_fn spw__gather_for(spw__gather_way most, size_t item_size, size_t stride)
 {
     spw__gather_fn streamed = NULL;
     if (most == SPW__GATHER_STREAMED)
-        streamed = spw__gather_for_streamed(item_size);
+        streamed = spw__gather_for_streamed(item_size, stride);
     if (streamed != NULL)
         return streamed;
     switch (item_size) {
-    case 1:
-        return gather_items_of_1;
-    case 2:
-        return gather_items_of_2;
-    case 4:
-        return gather_items_of_4;
-    case 8:
-        return gather_items_of_8;
-    case 12:
-        return gather_items_of_12;
-    case 16:
-        return gather_items_of_16;
+        CASE_OF(1);
+        CASE_OF(2);
+        CASE_OF(4);
+        CASE_OF(8);
+        CASE_OF(12);
+        CASE_OF(16);
     default:
         return gather_items;
     }

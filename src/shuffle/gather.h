@@ -7,9 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Puts items[order[i]] at out[i], count times. */
+/* Puts items[order[i]] at out[i], count times. stride: bytes from one item to the next,
+ * at least item_size; what is gathered has no gaps. */
 typedef void (*spw__gather_fn)(uint8_t *out, const uint8_t *items,
-                               const uint32_t *order, size_t count, size_t item_size);
+                               const uint32_t *order, size_t count, size_t item_size,
+                               size_t stride);
 
 /* The ways there are; all give the same bytes. */
 typedef enum spw__gather_way {
@@ -17,11 +19,11 @@ typedef enum spw__gather_way {
     SPW__GATHER_STREAMED = 1 /* where the processor has it; plain elsewhere */
 } spw__gather_way;
 
-/* The way to gather items of a size that is not above the given one.
+/* The way to gather items of a size and stride that is not above the given one.
  * Returns: never NULL. */
-spw__gather_fn spw__gather_for(spw__gather_way most, size_t item_size);
+spw__gather_fn spw__gather_for(spw__gather_way most, size_t item_size, size_t stride);
 /* gather_streamed.c; NULL for a size that it does not have. */
-spw__gather_fn spw__gather_for_streamed(size_t item_size);
+spw__gather_fn spw__gather_for_streamed(size_t item_size, size_t stride);
 /* After the last call of any of them, before anybody is given what they wrote. */
 void spw__gather_end(void);
 

@@ -32,7 +32,11 @@ static spw_status check_values(const spw_column *column, size_t number,
         return refuse(number, "has no values", error);
     if (!is_bits && column->values_bit_offset != 0)
         return refuse(number, "has no bits to skip", error);
-    uint32_t item_size = is_bits ? 1 : column->type.item_size;
+    if (column->stride != 0 && column->type.kind != SPW_COLUMN_FIXED)
+        return refuse(number, "has a stride, which only fixed ones have", error);
+    if (column->stride != 0 && column->stride < column->type.item_size)
+        return refuse(number, "has a stride that is smaller than an item", error);
+    uint64_t item_size = is_bits ? 1 : spw__split_column_stride(column);
     if (!is_reachable(is_bits ? column->values_bit_offset : 0, column->offset,
                       row_count + is_binary, item_size))
         return refuse(number, "is longer than the address space", error);

@@ -5,6 +5,12 @@
 
 #include "spillway/shuffle.h"
 
+/* Bytes from one item or offset to the next. */
+static inline uint64_t spw__split_column_stride(const spw_column *column)
+{
+    return column->stride != 0 ? column->stride : column->type.item_size;
+}
+
 /* See that columns can be read for row_count rows, and that what splitting makes of
  * them cannot be larger than the address space.
  * Returns: in ret_binary_count, how many are BINARY. Errors: INVALID_ARGUMENT,

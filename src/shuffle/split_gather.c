@@ -15,6 +15,7 @@
 #include "shuffle/bitmap.h"
 #include "shuffle/numbers.h"
 #include "shuffle/shard_layout.h"
+#include "shuffle/split_columns.h"
 
 enum {
     BLOCK_ROWS_MIN = 1 << 15,
@@ -147,13 +148,14 @@ static void gather_bits(splitter *s, const uint8_t *bits, uint64_t first)
     }
 }
 
-static void gather_items(splitter *s, const uint8_t *items, size_t item_size)
+static void gather_items(splitter *s, const uint8_t *items, size_t item_size,
+                         size_t stride)
 {
-    spw__gather_fn gather = spw__gather_for(s->job->way, item_size);
+    spw__gather_fn gather = spw__gather_for(s->job->way, item_size, stride);
     for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
         uint8_t *part = next_part(s, &r, r.rows * (uint64_t)item_size);
         gather(part + r.rows_before * item_size, items, s->order + r.begin,
-               r.end - r.begin, item_size);
+               r.end - r.begin, item_size, stride);
     }
 }
 
@@ -184,8 +186,9 @@ static void touch_column(const splitter *s, const spw_column *column)
 {
     uint64_t first = column->offset + s->block;
     uint32_t size = column->type.item_size;
-    if (column->type.kind != SPW_COLUMN_BITS && size <= TOUCH_ITEM_BYTES_MAX)
-        touch(column->values, first * size, s->block_rows * (uint64_t)size);
+    uint64_t stride = spw__split_column_stride(column);
+    if (column->type.kind != SPW_COLUMN_BITS && stride <= TOUCH_ITEM_BYTES_MAX)
+        touch(column->values, first * stride, s->block_rows * stride - (stride - size));
     if (column->type.kind != SPW_COLUMN_BINARY || column->data == NULL)
         return;
     uint64_t begin = spw__number_at(column->values, size, first);
@@ -204,9 +207,10 @@ static void gather_column(splitter *s, const spw_column *column, size_t binary)
         gather_bits(s, values, column->values_bit_offset + first);
         return;
     }
-    values += first * size;
+    size_t stride = (size_t)spw__split_column_stride(column);
+    values += first * stride;
     if (column->type.kind == SPW_COLUMN_FIXED) {
-        gather_items(s, values, size);
+        gather_items(s, values, size, stride);
         return;
     }
     spw__binary_source source = {.offsets = values,

@@ -57,7 +57,10 @@ static void fill_column(spw_column *column, uint64_t rows, unsigned *seed)
     column->offset = below(seed, 2) == 0 ? 0 : below(seed, 70);
     uint64_t end = column->offset + rows;
     if (column->type.kind == SPW_COLUMN_FIXED) {
-        column->values = noise((size_t)end * column->type.item_size, seed);
+        size_t size = column->type.item_size, stride = size;
+        if (below(seed, 3) == 0)
+            column->stride = stride = size + below(seed, 50);
+        column->values = noise(end > 0 ? (size_t)(end - 1) * stride + size : 0, seed);
     } else if (column->type.kind == SPW_COLUMN_BITS) {
         column->values_bit_offset = below(seed, 20);
         column->values = noise((size_t)(column->values_bit_offset + end + 7) / 8, seed);
@@ -131,7 +134,8 @@ size_t shuffle_table_value(const spw_column *column, uint64_t row,
         return 1;
     }
     if (column->type.kind == SPW_COLUMN_FIXED) {
-        *ret_bytes = (const uint8_t *)column->values + at * size;
+        uint64_t stride = column->stride > 0 ? column->stride : size;
+        *ret_bytes = (const uint8_t *)column->values + at * stride;
         return size;
     }
     uint64_t from = offset_at(column->values, size, at);

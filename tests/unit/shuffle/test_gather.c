@@ -24,7 +24,8 @@ static void check_size(size_t item_size, size_t count, unsigned *seed)
     size_t in_lead = (size_t)rand_r(seed) % LEAD_MAX;
     size_t out_lead = (size_t)rand_r(seed) % 70;
     size_t out_size = out_lead + count * item_size;
-    uint8_t *memory = bytes_of(in_lead + ROWS * item_size, seed);
+    size_t stride = item_size + (rand_r(seed) % 2 == 0 ? 0 : (size_t)rand_r(seed) % 50);
+    uint8_t *memory = bytes_of(in_lead + (ROWS - 1) * stride + item_size, seed);
     const uint8_t *items = memory + in_lead;
     uint32_t *order = malloc(count * sizeof *order + 1);
     uint8_t *expected = malloc(out_size + 1);
@@ -32,13 +33,13 @@ static void check_size(size_t item_size, size_t count, unsigned *seed)
     for (size_t i = 0; i < count; i++) {
         order[i] = (uint32_t)rand_r(seed) % ROWS;
         for (size_t j = 0; j < item_size; j++)
-            expected[out_lead + i * item_size + j] = items[order[i] * item_size + j];
+            expected[out_lead + i * item_size + j] = items[order[i] * stride + j];
     }
     for (int way = 0; way <= SPW__GATHER_STREAMED; way++) {
         uint8_t *out = malloc(out_size + 1);
         memset(out, 0x5a, out_size + 1);
-        spw__gather_for((spw__gather_way)way, item_size)(out + out_lead, items, order,
-                                                         count, item_size);
+        spw__gather_for((spw__gather_way)way, item_size,
+                        stride)(out + out_lead, items, order, count, item_size, stride);
         assert_memory_equal(out, expected, out_size + 1);
         free(out);
     }
@@ -65,9 +66,10 @@ static void sizes_that_are_streamed_have_a_way_of_their_own(void **state)
     (void)state;
     for (size_t size = 1; size < 20; size++) {
         bool is_streamed = size == 4 || size == 8 || size == 16;
-        assert_int_equal(spw__gather_for(SPW__GATHER_PLAIN, size) !=
-                             spw__gather_for(SPW__GATHER_STREAMED, size),
-                         is_streamed);
+        for (size_t stride = size; stride < size + 2; stride++)
+            assert_int_equal(spw__gather_for(SPW__GATHER_PLAIN, size, stride) !=
+                                 spw__gather_for(SPW__GATHER_STREAMED, size, stride),
+                             is_streamed);
     }
 }
 #endif

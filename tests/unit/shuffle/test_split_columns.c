@@ -31,6 +31,12 @@ static void what_cannot_be_read_is_refused_by_its_number(void **state)
         {{.type = fixed}, "column 1 has no values"},
         {{.type = fixed, .values = ITEMS, .values_bit_offset = 8},
          "column 1 has no bits to skip"},
+        {{.type = bits, .values = ITEMS, .stride = 8},
+         "column 1 has a stride, which only fixed ones have"},
+        {{.type = fixed, .values = ITEMS, .stride = 7},
+         "column 1 has a stride that is smaller than an item"},
+        {{.type = fixed, .values = ITEMS, .stride = PTRDIFF_MAX / 4 + 1},
+         "column 1 is longer than the address space"},
         {{.type = fixed, .values = ITEMS, .offset = PTRDIFF_MAX / 8 - 3},
          "column 1 is longer than the address space"},
         {{.type = fixed, .values = ITEMS, .offset = UINT64_MAX},
@@ -62,6 +68,8 @@ static void what_cannot_be_read_is_refused_by_its_number(void **state)
     spw_error error;
     assert_ok(
         check(&(spw_column){.type = fixed, .values = ITEMS, .offset = 4}, &error));
+    assert_ok(
+        check(&(spw_column){.type = fixed, .values = ITEMS, .stride = 16}, &error));
     assert_ok(check(&(spw_column){.type = binary, .values = OFFSETS}, &error));
 }
 

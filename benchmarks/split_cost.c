@@ -68,8 +68,9 @@ static double split_ns(spw__gather_way way, const spw_column *columns, size_t co
     spw_error error;
     spw_split *split;
     double start = now_ns();
-    stop_on(spw__split_rows_by(way, context, columns, count, rows, ids[c],
-                               PARTITIONS[c], &split, &error),
+    const spw_partitions partitions = {.ids = ids[c], .count = PARTITIONS[c]};
+    stop_on(spw__split_rows_by(way, context, columns, count, rows, &partitions, &split,
+                               &error),
             &error);
     double taken = now_ns() - start;
     if (ret_split != NULL)

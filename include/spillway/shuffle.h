@@ -53,42 +53,56 @@ typedef struct spw_shard {
     const uint64_t *binary_bytes; /* of each BINARY column, in order; NULL: none */
 } spw_shard;
 
-/* What splitting gave: partition p's shard is bytes begins[p] to begins[p + 1], and so
- * shards of neighbours are one range. rows and binary_bytes are all that has to go with
+/* Which partition each row is for, and which neighbours go the same way. */
+typedef struct spw_partitions {
+    const uint32_t *ids; /* one a row, below count */
+    uint32_t count;
+    /* Ranges of neighbouring partitions, such as those of one worker: range r ends
+     * before partition range_ends[r], where the next one begins; ends do not decrease,
+     * and the last one is count. None: one range of all. */
+    uint32_t range_count;
+    const uint32_t *range_ends;
+} spw_partitions;
+
+/* What splitting gave for a range of partitions, in a buffer of its own: the shard of
+ * partition first_partition + p is bytes begins[p] to begins[p + 1], and so shards of
+ * neighbours are one range of bytes. rows and binary_bytes are all that has to go with
  * the bytes; they too are ranges for neighbours. */
-typedef struct spw_split_tables {
+typedef struct spw_split_range {
+    uint32_t first_partition;
     uint32_t partition_count;
     uint32_t binary_count;        /* BINARY columns */
+    spw_buffer *buffer;           /* NULL: no rows */
     const uint64_t *begins;       /* partition_count + 1; multiples of 8 */
     const uint32_t *rows;         /* partition_count */
     const uint64_t *binary_bytes; /* partition_count times binary_count */
-} spw_split_tables;
+} spw_split_range;
 
 typedef struct spw_split spw_split;
 
-/* Split row_count rows by partition_ids, one a row. Costs time by rows and bytes, and
- * what it allocates beside the result goes when it ends.
- * Borrows: columns and all that they point to, and partition_ids, during the call.
+/* Split row_count rows. Costs time by rows and bytes, and what it allocates beside the
+ * result goes when it ends.
+ * Borrows: columns, partitions and all that they point to, during the call.
  * Returns: in ret_split, to be freed by spw_split_free; its memory is charged HELD.
  * Thread: any. Errors: INVALID_ARGUMENT (an id that is no partition, of which the
- * message names the row; a column that makes no sense, or has offsets that decrease or
- * leave its data, by its number), LIMIT_EXCEEDED (partitions, rows, bytes, the budget),
- * NO_MEMORY. */
+ * message names the row; ranges that make no sense; a column that makes no sense, or
+ * has offsets that decrease or leave its data, by its number), LIMIT_EXCEEDED
+ * (partitions, rows, bytes, the budget), NO_MEMORY. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_split_rows(spw_context *context, const spw_column *columns, size_t column_count,
-               uint64_t row_count, const uint32_t *partition_ids,
-               uint32_t partition_count, spw_split **ret_split, spw_error *error);
-/* Takes: split (NULL allowed), and its reference to the buffer. Thread: any. */
+               uint64_t row_count, const spw_partitions *partitions,
+               spw_split **ret_split, spw_error *error);
+/* Takes: split (NULL allowed), and its references to the buffers. Thread: any. */
 SPW_EXPORT void spw_split_free(spw_split *split);
 
-/* All shards, one after another from its first byte on, which is on a 64-byte boundary.
- * Borrows: the buffer, until split is freed; who keeps it longer takes a reference.
- * Returns: never NULL. Thread: any. */
-SPW_EXPORT spw_buffer *spw_split_buffer(const spw_split *split);
-/* Where the shards are, and what is in them.
- * Borrows: the tables, until split is freed. Returns: in ret_tables. Thread: any. */
-SPW_EXPORT void spw_split_read_tables(const spw_split *split,
-                                      spw_split_tables *ret_tables);
+/* Returns: how many ranges there are, 1 or more. Thread: any. */
+SPW_EXPORT uint32_t spw_split_range_count(const spw_split *split);
+/* What a range has; it has to be one of the split's. Its buffer begins on a 64-byte
+ * boundary, has its shards one after another, and no other range's.
+ * Borrows: what is returned, until split is freed; who keeps the buffer longer takes a
+ * reference. Returns: in ret_range. Thread: any. */
+SPW_EXPORT void spw_split_read_range(const spw_split *split, uint32_t range,
+                                     spw_split_range *ret_range);
 /* The shard of a partition, which has to be one of the split's.
  * Borrows: what it points to, until split is freed. Returns: in ret_shard. Thread: any.
  */

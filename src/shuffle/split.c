@@ -18,41 +18,86 @@
 struct spw_split {
     spw_context *context; /* one reference */
     spw_buffer *memory;   /* of the tables */
-    spw_buffer *buffer;   /* the shards */
-    spw_split_tables tables;
+    spw__split_tables tables;
 };
 
-/* The tables while they are filled. */
+/* The tables while they are filled. begins has one more for each range than it has
+ * partitions. */
 typedef struct table_memory {
+    spw_split_range *ranges;
     uint64_t *begins, *binary_bytes;
     uint32_t *rows;
 } table_memory;
 
-static spw_status check_counts(uint64_t row_count, const uint32_t *partition_ids,
-                               uint32_t partition_count, spw_error *error)
+static spw_status check_ranges(const spw_partitions *partitions, spw_error *error)
+{
+    uint32_t before = 0, count = partitions->range_count;
+    if (count > SPW_PARTITION_COUNT_MAX)
+        return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
+                              "%u ranges, more than %u", count,
+                              SPW_PARTITION_COUNT_MAX);
+    if (count > 0 && partitions->range_ends == NULL)
+        return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                              "%u ranges have no ends", count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t end = partitions->range_ends[i];
+        if (end < before || end > partitions->count ||
+            (i + 1 == count && end < partitions->count))
+            return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                                  "range %u of %u ends before partition %u of %u, and "
+                                  "begins at %u",
+                                  i, count, end, partitions->count, before);
+        before = end;
+    }
+    return SPW_STATUS_OK;
+}
+
+static spw_status check_counts(uint64_t row_count, const spw_partitions *partitions,
+                               spw_error *error)
 {
     if (row_count > UINT32_MAX)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                               "%" PRIu64 " rows, more than a table may have",
                               row_count);
-    if (partition_count > SPW_PARTITION_COUNT_MAX)
+    if (partitions->count > SPW_PARTITION_COUNT_MAX)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
-                              "%u partitions, more than %u", partition_count,
+                              "%u partitions, more than %u", partitions->count,
                               SPW_PARTITION_COUNT_MAX);
-    if (row_count > 0 && partition_ids == NULL)
+    if (row_count > 0 && partitions->ids == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "%" PRIu64 " rows have no partition ids", row_count);
-    return SPW_STATUS_OK;
+    return check_ranges(partitions, error);
 }
 
-static spw_status make_tables(spw_split *split, uint32_t partition_count,
+/* Where each range's part of the tables is; nothing is in them. */
+static void divide_tables(const spw_partitions *partitions, uint32_t range_count,
+                          size_t binary_count, const table_memory *tables)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < range_count; i++) {
+        uint32_t end =
+            partitions->range_count > 0 ? partitions->range_ends[i] : partitions->count;
+        tables->ranges[i] = (spw_split_range){.first_partition = first,
+                                              .partition_count = end - first,
+                                              .binary_count = (uint32_t)binary_count,
+                                              .begins = tables->begins + first + i,
+                                              .rows = tables->rows + first,
+                                              .binary_bytes = tables->binary_bytes +
+                                                              first * binary_count};
+        first = end;
+    }
+}
+
+static spw_status make_tables(spw_split *split, const spw_partitions *partitions,
                               size_t binary_count, table_memory *ret, spw_error *error)
 {
-    size_t begins = (size_t)partition_count + 1;
+    uint32_t range_count = partitions->range_count > 0 ? partitions->range_count : 1;
+    size_t begins = (size_t)partitions->count + range_count;
     /* At most 2^24 times what a caller's array of columns has: far below 2^64. */
-    size_t binary = partition_count * binary_count;
-    size_t bytes = (begins + binary) * sizeof(uint64_t) +
-                   (size_t)partition_count * sizeof(uint32_t);
+    size_t binary = partitions->count * binary_count;
+    size_t bytes = range_count * sizeof *ret->ranges +
+                   (begins + binary) * sizeof(uint64_t) +
+                   (size_t)partitions->count * sizeof(uint32_t);
     if (binary_count > UINT32_MAX)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                               "%zu binary columns are too many", binary_count);
@@ -60,15 +105,18 @@ static spw_status make_tables(spw_split *split, uint32_t partition_count,
                                           &split->memory, error);
     if (status != SPW_STATUS_OK)
         return status;
-    ret->begins = spw_buffer_data(split->memory);
+    ret->ranges = spw_buffer_data(split->memory);
+    ret->begins = (uint64_t *)(ret->ranges + range_count);
     ret->binary_bytes = ret->begins + begins;
     ret->rows = (uint32_t *)(ret->binary_bytes + binary);
-    memset(ret->begins, 0, bytes);
-    split->tables = (spw_split_tables){.partition_count = partition_count,
-                                       .binary_count = (uint32_t)binary_count,
-                                       .begins = ret->begins,
-                                       .rows = ret->rows,
-                                       .binary_bytes = ret->binary_bytes};
+    memset(ret->ranges, 0, bytes);
+    divide_tables(partitions, range_count, binary_count, ret);
+    split->tables = (spw__split_tables){.partition_count = partitions->count,
+                                        .binary_count = (uint32_t)binary_count,
+                                        .range_count = range_count,
+                                        .rows = ret->rows,
+                                        .binary_bytes = ret->binary_bytes,
+                                        .ranges = ret->ranges};
     return SPW_STATUS_OK;
 }
 
@@ -102,7 +150,7 @@ static spw_status sum_binary(const spw__split_job *job, uint64_t *binary_bytes,
 
 static uint64_t shard_bytes(const spw__split_job *job, size_t partition)
 {
-    const spw_split_tables *tables = &job->tables;
+    const spw__split_tables *tables = &job->tables;
     const uint64_t *bytes = tables->binary_bytes + partition * tables->binary_count;
     uint64_t size = 0;
     for (size_t i = 0; i < job->column_count; i++) {
@@ -113,47 +161,64 @@ static uint64_t shard_bytes(const spw__split_job *job, size_t partition)
     return size;
 }
 
-static void lay_out(const spw__split_job *job, uint64_t *begins)
+/* Returns: whether the range has rows. */
+static bool lay_out(const spw__split_job *job, const spw_split_range *range,
+                    uint64_t *begins)
 {
-    size_t partitions = job->tables.partition_count;
-    for (size_t p = 0; p < partitions; p++)
-        begins[p + 1] = begins[p] + (job->tables.rows[p] > 0 ? shard_bytes(job, p) : 0);
+    bool has_rows = false;
+    for (uint32_t p = 0; p < range->partition_count; p++) {
+        bool is_empty = range->rows[p] == 0;
+        begins[p + 1] =
+            begins[p] + (is_empty ? 0 : shard_bytes(job, range->first_partition + p));
+        has_rows |= !is_empty;
+    }
+    return has_rows;
+}
+
+static spw_status make_buffers(const spw__split_job *job, const table_memory *tables,
+                               spw_error *error)
+{
+    spw_status status = SPW_STATUS_OK;
+    uint64_t *begins = tables->begins;
+    for (uint32_t i = 0; i < job->tables.range_count && status == SPW_STATUS_OK; i++) {
+        spw_split_range *range = &tables->ranges[i];
+        if (lay_out(job, range, begins))
+            status =
+                spw_buffer_create(job->context, (size_t)begins[range->partition_count],
+                                  SPW_CHARGE_HELD, &range->buffer, error);
+        begins += (size_t)range->partition_count + 1;
+    }
+    return status;
 }
 
 static spw_status fill(spw_split *split, spw__split_job *job, size_t binary_count,
-                       uint32_t partition_count, spw_error *error)
+                       const spw_partitions *partitions, spw_error *error)
 {
     table_memory tables = {0};
-    spw_status status =
-        make_tables(split, partition_count, binary_count, &tables, error);
+    spw_status status = make_tables(split, partitions, binary_count, &tables, error);
     if (status != SPW_STATUS_OK)
         return status;
     job->tables = split->tables;
     status = count_rows(job, tables.rows, error);
     if (status == SPW_STATUS_OK)
         status = sum_binary(job, tables.binary_bytes, error);
+    if (status == SPW_STATUS_OK)
+        status = make_buffers(job, &tables, error);
     if (status != SPW_STATUS_OK)
         return status;
-    lay_out(job, tables.begins);
-    status = spw_buffer_create(split->context, (size_t)tables.begins[partition_count],
-                               SPW_CHARGE_HELD, &split->buffer, error);
-    if (status != SPW_STATUS_OK)
-        return status;
-    job->data = spw_buffer_data(split->buffer);
     return spw__split_gather(job, error);
 }
 
 spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                               const spw_column *columns, size_t column_count,
-                              uint64_t row_count, const uint32_t *partition_ids,
-                              uint32_t partition_count, spw_split **ret_split,
-                              spw_error *error)
+                              uint64_t row_count, const spw_partitions *partitions,
+                              spw_split **ret_split, spw_error *error)
 {
     size_t binary_count = 0;
-    spw_status status = check_counts(row_count, partition_ids, partition_count, error);
+    spw_status status = check_counts(row_count, partitions, error);
     if (status == SPW_STATUS_OK)
         status = spw__split_columns_check(columns, column_count, row_count,
-                                          partition_count, &binary_count, error);
+                                          partitions->count, &binary_count, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_split *split = spw__allocate(context, sizeof *split, _Alignof(spw_split));
@@ -164,9 +229,9 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                           .columns = columns,
                           .column_count = column_count,
                           .row_count = row_count,
-                          .ids = partition_ids,
+                          .ids = partitions->ids,
                           .way = way};
-    status = fill(split, &job, binary_count, partition_count, error);
+    status = fill(split, &job, binary_count, partitions, error);
     if (status != SPW_STATUS_OK) {
         spw_split_free(split);
         return status;
@@ -177,12 +242,11 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
 
 spw_status spw_split_rows(spw_context *context, const spw_column *columns,
                           size_t column_count, uint64_t row_count,
-                          const uint32_t *partition_ids, uint32_t partition_count,
-                          spw_split **ret_split, spw_error *error)
+                          const spw_partitions *partitions, spw_split **ret_split,
+                          spw_error *error)
 {
     return spw__split_rows_by(SPW__GATHER_STREAMED, context, columns, column_count,
-                              row_count, partition_ids, partition_count, ret_split,
-                              error);
+                              row_count, partitions, ret_split, error);
 }
 
 void spw_split_free(spw_split *split)
@@ -190,33 +254,54 @@ void spw_split_free(spw_split *split)
     if (split == NULL)
         return;
     spw_context *context = split->context;
-    spw_buffer_unref(split->buffer);
+    for (uint32_t i = 0; i < split->tables.range_count; i++)
+        spw_buffer_unref(split->tables.ranges[i].buffer);
     spw_buffer_unref(split->memory);
     spw__release(context, split, sizeof *split, _Alignof(spw_split));
     spw_context_unref(context);
 }
 
-spw_buffer *spw_split_buffer(const spw_split *split)
+uint32_t spw_split_range_count(const spw_split *split)
 {
-    return split->buffer;
+    return split->tables.range_count;
 }
 
-void spw_split_read_tables(const spw_split *split, spw_split_tables *ret_tables)
+void spw_split_read_range(const spw_split *split, uint32_t range,
+                          spw_split_range *ret_range)
 {
-    *ret_tables = split->tables;
+    assert(range < split->tables.range_count);
+    *ret_range = split->tables.ranges[range];
+}
+
+/* Returns: the range that has the partition. */
+static const spw_split_range *find_range(const spw__split_tables *tables,
+                                         uint32_t partition)
+{
+    uint32_t first = 0, count = tables->range_count;
+    /* The first one that ends behind the partition. */
+    while (count > 0) {
+        const spw_split_range *middle = &tables->ranges[first + count / 2];
+        if (middle->first_partition + middle->partition_count > partition) {
+            count /= 2;
+        } else {
+            first += count / 2 + 1;
+            count -= count / 2 + 1;
+        }
+    }
+    return &tables->ranges[first];
 }
 
 void spw_split_read_shard(const spw_split *split, uint32_t partition,
                           spw_shard *ret_shard)
 {
-    const spw_split_tables *tables = &split->tables;
-    assert(partition < tables->partition_count);
-    const uint64_t *begins = tables->begins + partition;
-    const uint64_t *bytes =
-        tables->binary_bytes + (size_t)partition * tables->binary_count;
-    *ret_shard =
-        (spw_shard){.data = (const uint8_t *)spw_buffer_data(split->buffer) + begins[0],
-                    .size = begins[1] - begins[0],
-                    .rows = tables->rows[partition],
-                    .binary_bytes = tables->binary_count > 0 ? bytes : NULL};
+    assert(partition < split->tables.partition_count);
+    const spw_split_range *range = find_range(&split->tables, partition);
+    size_t at = partition - range->first_partition;
+    *ret_shard = (spw_shard){.size = range->begins[at + 1] - range->begins[at],
+                             .rows = range->rows[at]};
+    if (range->buffer != NULL)
+        ret_shard->data =
+            (const uint8_t *)spw_buffer_data(range->buffer) + range->begins[at];
+    if (range->binary_count > 0)
+        ret_shard->binary_bytes = range->binary_bytes + at * range->binary_count;
 }

@@ -8,8 +8,7 @@
 /* spw_split_rows by no better way than the given one. */
 spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                               const spw_column *columns, size_t column_count,
-                              uint64_t row_count, const uint32_t *partition_ids,
-                              uint32_t partition_count, spw_split **ret_split,
-                              spw_error *error);
+                              uint64_t row_count, const spw_partitions *partitions,
+                              spw_split **ret_split, spw_error *error);
 
 #endif

@@ -6,8 +6,8 @@
  * fast.
  *
  * Invariant: between two blocks a partition has rows_before rows in each of its parts;
- * within a block, next[p] is where its next part begins in data, if it has rows in
- * that block. */
+ * within a block, next[p] is where its next part begins, if it has rows in that block.
+ */
 #include "shuffle/split_gather.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ enum {
 typedef struct splitter {
     const spw__split_job *job;
     spw_buffer *memory; /* of all that follows */
-    uint64_t *next;     /* by partition */
+    uint8_t **begins;   /* by partition; of those that have rows */
+    uint8_t **next;
     uint32_t *rows_before;
     uint32_t *ends; /* where a partition's run ends in order */
     uint32_t *order;
@@ -62,24 +63,38 @@ static size_t choose_block_rows(const spw__split_job *job)
     return (size_t)((job->row_count + blocks - 1) / blocks);
 }
 
+/* No arithmetic on the address of a buffer that is not there. */
+static void find_begins(splitter *s)
+{
+    const spw__split_tables *tables = &s->job->tables;
+    for (uint32_t i = 0; i < tables->range_count; i++) {
+        const spw_split_range *range = &tables->ranges[i];
+        uint8_t *data = range->buffer != NULL ? spw_buffer_data(range->buffer) : NULL;
+        for (uint32_t p = 0; p < range->partition_count; p++)
+            s->begins[range->first_partition + p] =
+                data != NULL ? data + range->begins[p] : NULL;
+    }
+}
+
 static spw_status splitter_init(splitter *s, const spw__split_job *job,
                                 spw_error *error)
 {
     size_t partitions = job->tables.partition_count;
     size_t block_rows = choose_block_rows(job);
-    size_t bytes =
-        partitions * (sizeof *s->next + sizeof *s->rows_before + sizeof *s->ends) +
-        (block_rows + AHEAD_ROWS) * sizeof *s->order;
+    size_t bytes = partitions * (2 * sizeof *s->next + 2 * sizeof *s->rows_before) +
+                   (block_rows + AHEAD_ROWS) * sizeof *s->order;
     *s = (splitter){.job = job, .block_rows = block_rows};
     spw_status status =
         spw_buffer_create(job->context, bytes, SPW_CHARGE_HELD, &s->memory, error);
     if (status != SPW_STATUS_OK)
         return status;
-    s->next = spw_buffer_data(s->memory);
+    s->begins = spw_buffer_data(s->memory);
+    s->next = s->begins + partitions;
     s->rows_before = (uint32_t *)(s->next + partitions);
     s->ends = s->rows_before + partitions;
     s->order = s->ends + partitions;
     memset(s->rows_before, 0, partitions * sizeof *s->rows_before);
+    find_begins(s);
     return SPW_STATUS_OK;
 }
 
@@ -127,7 +142,7 @@ static inline bool next_run(const splitter *s, run *r)
  * is cleared once, with its first rows. */
 static inline uint8_t *next_part(splitter *s, const run *r, uint64_t bytes)
 {
-    uint8_t *part = s->job->data + s->next[r->partition];
+    uint8_t *part = s->next[r->partition];
     uint64_t filling = spw__shard_align(bytes) - bytes;
     s->next[r->partition] += bytes + filling;
     if (filling > 0 && r->rows_before == 0)
@@ -162,7 +177,7 @@ static void gather_items(splitter *s, const uint8_t *items, size_t item_size,
 /* binary: how many BINARY columns come before this one. */
 static void gather_binary(splitter *s, const spw__binary_source *source, size_t binary)
 {
-    const spw_split_tables *tables = &s->job->tables;
+    const spw__split_tables *tables = &s->job->tables;
     for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
         uint64_t bytes =
             tables->binary_bytes[r.partition * tables->binary_count + binary];
@@ -226,7 +241,7 @@ static void gather_block(splitter *s)
 {
     const spw__split_job *job = s->job;
     size_t partitions = job->tables.partition_count;
-    memcpy(s->next, job->tables.begins, partitions * sizeof *s->next);
+    memcpy(s->next, s->begins, partitions * sizeof *s->next);
     sort_block(s);
     size_t binary = 0;
     for (size_t i = 0; i < job->column_count; i++) {

@@ -5,19 +5,26 @@
 #include "shuffle/gather.h"
 #include "spillway/shuffle.h"
 
+/* What is written of each partition, and where. */
+typedef struct spw__split_tables {
+    uint32_t partition_count, binary_count, range_count;
+    const uint32_t *rows;
+    const uint64_t *binary_bytes;  /* partition_count times binary_count */
+    const spw_split_range *ranges; /* with buffers as large as their begins say */
+} spw__split_tables;
+
 typedef struct spw__split_job {
     spw_context *context;
     const spw_column *columns; /* checked */
     size_t column_count;
     uint64_t row_count;
     const uint32_t *ids; /* checked */
-    spw_split_tables tables;
-    uint8_t *data; /* as large as the tables say */
+    spw__split_tables tables;
     spw__gather_way way;
 } spw__split_job;
 
-/* Write every byte of data. Thread: any. Errors: NO_MEMORY, LIMIT_EXCEEDED (for what it
- * needs meanwhile). */
+/* Write every byte of the ranges' buffers. Thread: any. Errors: NO_MEMORY,
+ * LIMIT_EXCEEDED (for what it needs meanwhile). */
 spw_status spw__split_gather(const spw__split_job *job, spw_error *error);
 
 #endif

@@ -162,8 +162,9 @@ static void split_and_join(const input *in, spw_context *context, uint64_t rows,
                                   .data = joined[i].data,
                                   .data_size = joined[i].data_size,
                                   .validity = joined[i].validity};
-    require(spw_split_rows(context, columns, in->column_count, rows, ids, 1, &split,
-                           NULL) == SPW_STATUS_OK);
+    const spw_partitions partitions = {.ids = ids, .count = 1};
+    require(spw_split_rows(context, columns, in->column_count, rows, &partitions,
+                           &split, NULL) == SPW_STATUS_OK);
     spw_split_read_shard(split, 0, &shard);
     make_places(in, rows, bytes, places);
     require(spw_shards_read(in->types, in->column_count, &shard, 1, 0, rows, places,

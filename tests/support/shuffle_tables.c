@@ -74,6 +74,23 @@ static void fill_column(spw_column *column, uint64_t rows, unsigned *seed)
     }
 }
 
+static int compare_ends(const void *left, const void *right)
+{
+    const uint32_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+static void choose_ranges(shuffle_table *table, unsigned *seed)
+{
+    table->range_count = below(seed, TABLE_RANGES_MAX + 1);
+    if (table->range_count == 0)
+        return;
+    for (uint32_t i = 0; i < table->range_count; i++)
+        table->range_ends[i] = below(seed, table->partition_count + 1);
+    table->range_ends[0] = table->partition_count;
+    qsort(table->range_ends, table->range_count, sizeof(uint32_t), compare_ends);
+}
+
 void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
                         uint32_t partition_count, unsigned *seed)
 {
@@ -90,6 +107,7 @@ void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
     for (uint64_t i = 0; i < row_count; i++)
         table->ids[i] =
             below(seed, 3) < spread ? favoured : below(seed, partition_count);
+    choose_ranges(table, seed);
 }
 
 void shuffle_table_clear(shuffle_table *table)
@@ -246,53 +264,80 @@ void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
     free(rows);
 }
 
-static void check_tables(const shuffle_table *table, const spw_split_tables *tables,
+static void check_tables(const shuffle_table *table, const spw_split_range *range,
                          uint32_t partition)
 {
-    size_t count, binary = 0;
+    size_t count, binary = 0, at = partition - range->first_partition;
     uint64_t *rows = rows_of(table, partition, &count);
-    assert_int_equal(tables->rows[partition], count);
+    assert_int_equal(range->rows[at], count);
     for (size_t i = 0; i < table->column_count; i++) {
         if (table->columns[i].type.kind != SPW_COLUMN_BINARY)
             continue;
         uint64_t bytes = put_values(&table->columns[i], rows, count, NULL);
-        assert_int_equal(
-            tables->binary_bytes[partition * table->binary_count + binary++], bytes);
+        assert_int_equal(range->binary_bytes[at * table->binary_count + binary++],
+                         bytes);
     }
     free(rows);
 }
 
+static void check_range(const shuffle_table *table, const spw_split *split,
+                        const spw_split_range *range)
+{
+    wire_bytes wire = {0};
+    uint64_t rows = 0;
+    assert_int_equal(range->binary_count, table->binary_count);
+    for (uint32_t p = 0; p < range->partition_count; p++) {
+        uint32_t partition = range->first_partition + p;
+        assert_int_equal(range->begins[p], wire.size);
+        check_tables(table, range, partition);
+        shuffle_table_put_shard(table, partition, &wire);
+        spw_shard shard;
+        spw_split_read_shard(split, partition, &shard);
+        assert_int_equal(shard.size, wire.size - range->begins[p]);
+        assert_int_equal(shard.rows, range->rows[p]);
+        if (shard.size > 0)
+            assert_memory_equal(shard.data, wire.bytes + range->begins[p], shard.size);
+        rows += shard.rows;
+    }
+    assert_int_equal(range->begins[range->partition_count], wire.size);
+    assert_int_equal(range->buffer != NULL, rows > 0);
+    if (range->buffer != NULL) {
+        uintptr_t address = (uintptr_t)spw_buffer_data(range->buffer);
+        assert_int_equal(address % SPW_BUFFER_ALIGNMENT, 0);
+        assert_int_equal(spw_buffer_size(range->buffer), wire.size);
+    }
+    wire_clear(&wire);
+}
+
 void shuffle_table_check_split(const shuffle_table *table, const spw_split *split)
 {
-    spw_split_tables tables;
-    wire_bytes wire = {0};
-    spw_split_read_tables(split, &tables);
-    const spw_buffer *buffer = spw_split_buffer(split);
-    assert_int_equal((uintptr_t)spw_buffer_data(buffer) % SPW_BUFFER_ALIGNMENT, 0);
-    assert_int_equal(tables.partition_count, table->partition_count);
-    assert_int_equal(tables.binary_count, table->binary_count);
-    for (uint32_t p = 0; p < table->partition_count; p++) {
-        assert_int_equal(tables.begins[p], wire.size);
-        check_tables(table, &tables, p);
-        shuffle_table_put_shard(table, p, &wire);
-        spw_shard shard;
-        spw_split_read_shard(split, p, &shard);
-        assert_int_equal(shard.size, wire.size - tables.begins[p]);
-        assert_int_equal(shard.rows, tables.rows[p]);
-        if (shard.size > 0)
-            assert_memory_equal(shard.data, wire.bytes + tables.begins[p], shard.size);
+    uint32_t first = 0, count = table->range_count;
+    assert_int_equal(spw_split_range_count(split), count > 0 ? count : 1);
+    for (uint32_t i = 0; i < spw_split_range_count(split); i++) {
+        spw_split_range range;
+        spw_split_read_range(split, i, &range);
+        assert_int_equal(range.first_partition, first);
+        first += range.partition_count;
+        assert_int_equal(first,
+                         count > 0 ? table->range_ends[i] : table->partition_count);
+        check_range(table, split, &range);
     }
-    assert_int_equal(tables.begins[table->partition_count], wire.size);
-    assert_int_equal(spw_buffer_size(buffer), wire.size);
-    wire_clear(&wire);
+}
+
+spw_partitions shuffle_table_partitions(const shuffle_table *table)
+{
+    return (spw_partitions){.ids = table->ids,
+                            .count = table->partition_count,
+                            .range_count = table->range_count,
+                            .range_ends = table->range_ends};
 }
 
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
                                spw_split **ret_split, spw_error *error)
 {
+    spw_partitions partitions = shuffle_table_partitions(table);
     return spw_split_rows(context, table->columns, table->column_count,
-                          table->row_count, table->ids, table->partition_count,
-                          ret_split, error);
+                          table->row_count, &partitions, ret_split, error);
 }
 
 /* ----- places ----- */

@@ -7,7 +7,7 @@
 #include "spillway/shuffle.h"
 #include "wire_bytes.h"
 
-enum { TABLE_COLUMNS_MAX = 8 };
+enum { TABLE_COLUMNS_MAX = 8, TABLE_RANGES_MAX = 4 };
 
 /* Each piece of memory of a column is as long as its rows need, and no longer. */
 typedef struct shuffle_table {
@@ -17,11 +17,13 @@ typedef struct shuffle_table {
     spw_column columns[TABLE_COLUMNS_MAX];
     spw_column_type types[TABLE_COLUMNS_MAX];
     uint32_t *ids;
+    uint32_t range_count;
+    uint32_t range_ends[TABLE_RANGES_MAX];
 } shuffle_table;
 
 /* Types only, of up to TABLE_COLUMNS_MAX columns. */
 void shuffle_table_choose_types(shuffle_table *table, unsigned *seed);
-/* Columns of these types, with slices and bits at any offset, and ids. */
+/* Columns of these types, with slices and bits at any offset, ids, and ranges. */
 void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
                         uint32_t partition_count, unsigned *seed);
 void shuffle_table_clear(shuffle_table *table);
@@ -38,6 +40,7 @@ void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
 /* Fails the test unless the split has the shards of the table, byte by byte. */
 void shuffle_table_check_split(const shuffle_table *table, const spw_split *split);
 
+spw_partitions shuffle_table_partitions(const shuffle_table *table);
 /* A call of spw_split_rows with what the table has. */
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
                                spw_split **ret_split, spw_error *error);

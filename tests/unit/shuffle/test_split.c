@@ -35,15 +35,17 @@ static void the_example_has_the_bytes_of_its_document(void **state)
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
-    spw_split_tables tables;
-    assert_ok(spw_split_rows(counted.context, columns, 2, 5, ids, 3, &split, NULL));
-    spw_split_read_tables(split, &tables);
-    assert_int_equal(spw_buffer_size(spw_split_buffer(split)), sizeof EXPECTED);
-    assert_memory_equal(spw_buffer_data(spw_split_buffer(split)), EXPECTED,
-                        sizeof EXPECTED);
-    assert_memory_equal(tables.begins, ((uint64_t[]){0, 32, 72, 72}), 32);
-    assert_memory_equal(tables.rows, ((uint32_t[]){2, 3, 0}), 12);
-    assert_memory_equal(tables.binary_bytes, ((uint64_t[]){4, 4, 0}), 24);
+    spw_split_range range;
+    const spw_partitions partitions = {.ids = ids, .count = 3};
+    assert_ok(
+        spw_split_rows(counted.context, columns, 2, 5, &partitions, &split, NULL));
+    assert_int_equal(spw_split_range_count(split), 1);
+    spw_split_read_range(split, 0, &range);
+    assert_int_equal(spw_buffer_size(range.buffer), sizeof EXPECTED);
+    assert_memory_equal(spw_buffer_data(range.buffer), EXPECTED, sizeof EXPECTED);
+    assert_memory_equal(range.begins, ((uint64_t[]){0, 32, 72, 72}), 32);
+    assert_memory_equal(range.rows, ((uint32_t[]){2, 3, 0}), 12);
+    assert_memory_equal(range.binary_bytes, ((uint64_t[]){4, 4, 0}), 24);
     spw_split_free(split);
     counted_context_close(&counted);
 }
@@ -55,10 +57,10 @@ static void check_random(spw_context *context, uint64_t rows, uint32_t partition
     spw_split *split;
     shuffle_table_choose_types(&table, seed);
     shuffle_table_fill(&table, rows, partitions, seed);
+    spw_partitions parts = shuffle_table_partitions(&table);
     for (int way = 0; way <= SPW__GATHER_STREAMED; way++) {
         assert_ok(spw__split_rows_by((spw__gather_way)way, context, table.columns,
-                                     table.column_count, rows, table.ids, partitions,
-                                     &split, NULL));
+                                     table.column_count, rows, &parts, &split, NULL));
         shuffle_table_check_split(&table, split);
         spw_split_free(split);
     }
@@ -113,12 +115,16 @@ static void nothing_at_all_can_be_split(void **state)
     } CASES[] = {{0, 0, 0}, {3, 0, 0}, {3, 0, 4}, {0, 3, 4}, {0, 0, 4}};
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         spw_split *split;
-        spw_split_tables tables;
+        spw_split_range tables;
+        const spw_partitions partitions = {.ids = CASES[i].rows > 0 ? ids : NULL,
+                                           .count = CASES[i].partitions};
         assert_ok(spw_split_rows(counted.context, columns, CASES[i].columns,
-                                 CASES[i].rows, CASES[i].rows > 0 ? ids : NULL,
-                                 CASES[i].partitions, &split, NULL));
-        spw_split_read_tables(split, &tables);
-        assert_int_equal(spw_buffer_size(spw_split_buffer(split)), 0);
+                                 CASES[i].rows, &partitions, &split, NULL));
+        spw_split_read_range(split, 0, &tables);
+        if (CASES[i].rows > 0)
+            assert_int_equal(spw_buffer_size(tables.buffer), 0);
+        else
+            assert_null(tables.buffer);
         assert_int_equal(tables.partition_count, CASES[i].partitions);
         for (uint32_t p = 0; p < CASES[i].partitions; p++) {
             assert_int_equal(tables.rows[p], CASES[i].rows > 0 && p < 2 ? 1 + p : 0);
@@ -147,9 +153,11 @@ static void an_id_that_is_no_partition_is_refused_by_its_row(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         spw_split *split = NULL;
         spw_error error;
-        assert_status(spw_split_rows(counted.context, &column, 1, 4, CASES[i].ids,
-                                     CASES[i].partitions, &split, &error),
-                      INVALID_ARGUMENT);
+        const spw_partitions partitions = {.ids = CASES[i].ids,
+                                           .count = CASES[i].partitions};
+        assert_status(
+            spw_split_rows(counted.context, &column, 1, 4, &partitions, &split, &error),
+            INVALID_ARGUMENT);
         assert_string_equal(error.message, CASES[i].message);
         assert_null(split);
     }
@@ -160,29 +168,29 @@ static void more_than_can_be_counted_is_refused(void **state)
 {
     (void)state;
     static const uint32_t ids[1];
+    const spw_partitions one = {.ids = ids, .count = 1}, without = {.count = 1};
+    const spw_partitions most = {.ids = ids, .count = 1u << 24};
+    const spw_partitions many = {.ids = ids, .count = (1u << 24) + 1};
     counted_context counted;
     counted_context_open(&counted, 0, 1 << 20);
     spw_split *split = NULL;
     spw_error error;
     assert_status(
-        spw_split_rows(counted.context, NULL, 0, 1ull << 32, ids, 1, &split, &error),
+        spw_split_rows(counted.context, NULL, 0, 1ull << 32, &one, &split, &error),
         LIMIT_EXCEEDED);
     assert_string_equal(error.message, "4294967296 rows, more than a table may have");
-    assert_status(spw_split_rows(counted.context, NULL, 0, 1, ids, (1u << 24) + 1,
-                                 &split, &error),
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, &many, &split, &error),
                   LIMIT_EXCEEDED);
     assert_string_equal(error.message, "16777217 partitions, more than 16777216");
-    assert_status(spw_split_rows(counted.context, NULL, 0, 1, NULL, 1, &split, &error),
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, &without, &split, &error),
                   INVALID_ARGUMENT);
     /* The budget: the tables alone, and the shards. */
-    assert_status(
-        spw_split_rows(counted.context, NULL, 0, 1, ids, 1u << 24, &split, &error),
-        LIMIT_EXCEEDED);
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, &most, &split, &error),
+                  LIMIT_EXCEEDED);
     uint8_t *item = calloc(2, 1 << 20);
     spw_column column = {.type = {SPW_COLUMN_FIXED, 2 << 20, false}, .values = item};
-    assert_status(
-        spw_split_rows(counted.context, &column, 1, 1, ids, 1, &split, &error),
-        LIMIT_EXCEEDED);
+    assert_status(spw_split_rows(counted.context, &column, 1, 1, &one, &split, &error),
+                  LIMIT_EXCEEDED);
     free(item);
     assert_null(split);
     counted_context_close(&counted);
@@ -196,6 +204,7 @@ static void a_shard_takes_few_bytes_beside_its_rows(void **state)
     static uint64_t items[ROWS];
     static uint32_t ids[ROWS];
     static int64_t offsets[ROWS + 1];
+    const spw_partitions partitions = {.ids = ids, .count = PARTITIONS};
     spw_column columns[COLUMNS + 1];
     for (size_t i = 0; i < ROWS; i++) {
         ids[i] = (uint32_t)(i * 7919 % PARTITIONS);
@@ -212,12 +221,12 @@ static void a_shard_takes_few_bytes_beside_its_rows(void **state)
     counted_context_open(&counted, 0, 0);
     for (size_t strings = 0; strings < 2; strings++) {
         spw_split *split;
-        assert_ok(spw_split_rows(counted.context, columns, COLUMNS + strings, ROWS, ids,
-                                 PARTITIONS, &split, NULL));
+        assert_ok(spw_split_rows(counted.context, columns, COLUMNS + strings, ROWS,
+                                 &partitions, &split, NULL));
         uint64_t held = counted_context_charged(&counted, SPW_CHARGE_HELD);
         uint64_t rows = ROWS * (uint64_t)(COLUMNS * 8 + strings * 12);
         assert_in_range(held - rows, PARTITIONS * 12,
-                        PARTITIONS * (12 + strings * 12) + 8);
+                        PARTITIONS * (12 + strings * 12) + 8 + sizeof(spw_split_range));
         spw_split_free(split);
     }
     counted_context_close(&counted);
@@ -229,13 +238,14 @@ static void there_may_be_very_many_partitions(void **state)
     (void)state;
     static const uint32_t ids[3] = {(1u << 24) - 1, 0, (1u << 24) - 1};
     static const uint32_t items[3] = {1, 2, 3};
+    const spw_partitions partitions = {.ids = ids, .count = 1u << 24};
     const spw_column column = {.type = {SPW_COLUMN_FIXED, 4, false}, .values = items};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
     spw_shard shard;
     assert_ok(
-        spw_split_rows(counted.context, &column, 1, 3, ids, 1u << 24, &split, NULL));
+        spw_split_rows(counted.context, &column, 1, 3, &partitions, &split, NULL));
     spw_split_read_shard(split, (1u << 24) - 1, &shard);
     assert_int_equal(shard.rows, 2);
     assert_memory_equal(shard.data, ((uint32_t[]){1, 3}), 8);
@@ -247,27 +257,72 @@ static void there_may_be_very_many_partitions(void **state)
     counted_context_close(&counted);
 }
 
-static void the_buffer_may_outlive_the_split(void **state)
+static void ranges_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
+    static const uint32_t ids[1];
+    static const struct {
+        uint32_t count, ends[3];
+        const char *message;
+    } CASES[] = {
+        {1, {2}, "range 0 of 1 ends before partition 2 of 3, and begins at 0"},
+        {2, {4, 4}, "range 0 of 2 ends before partition 4 of 3, and begins at 0"},
+        {3, {2, 1, 3}, "range 1 of 3 ends before partition 1 of 3, and begins at 2"},
+        {3, {1, 2, 2}, "range 2 of 3 ends before partition 2 of 3, and begins at 2"},
+    };
     counted_context counted;
     counted_context_open(&counted, 0, 0);
-    unsigned seed = 9;
-    shuffle_table table = {.column_count = 1, .types = {{SPW_COLUMN_FIXED, 8, false}}};
-    spw_split *split;
-    shuffle_table_fill(&table, 50, 1, &seed);
-    assert_ok(shuffle_table_split(&table, counted.context, &split, NULL));
-    spw_buffer *buffer = spw_buffer_ref(spw_split_buffer(split));
-    spw_split_free(split);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 400);
-    const uint8_t *value;
-    for (uint64_t row = 0; row < 50; row++) {
-        shuffle_table_value(&table.columns[0], row, &value);
-        assert_memory_equal((uint8_t *)spw_buffer_data(buffer) + row * 8, value, 8);
+    spw_split *split = NULL;
+    spw_error error;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        const spw_partitions partitions = {ids, 3, CASES[i].count, CASES[i].ends};
+        assert_status(
+            spw_split_rows(counted.context, NULL, 0, 1, &partitions, &split, &error),
+            INVALID_ARGUMENT);
+        assert_string_equal(error.message, CASES[i].message);
     }
-    spw_buffer_unref(buffer);
+    const spw_partitions unsaid = {ids, 3, 2, NULL};
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, &unsaid, &split, &error),
+                  INVALID_ARGUMENT);
+    const spw_partitions many = {ids, 3, (1u << 24) + 1, ids};
+    assert_status(spw_split_rows(counted.context, NULL, 0, 1, &many, &split, &error),
+                  LIMIT_EXCEEDED);
+    assert_null(split);
+    counted_context_close(&counted);
+}
+
+/* What goes to one worker is given up without the others. */
+static void each_buffer_may_outlive_the_split_by_itself(void **state)
+{
+    (void)state;
+    static const uint32_t ids[6] = {4, 0, 4, 1, 0, 4};
+    static const uint64_t items[6] = {10, 20, 30, 40, 50, 60};
+    static const uint32_t ends[4] = {2, 2, 4, 5};
+    const spw_partitions partitions = {ids, 5, 4, ends};
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    spw_split *split;
+    spw_split_range ranges[4];
+    assert_ok(
+        spw_split_rows(counted.context, &column, 1, 6, &partitions, &split, NULL));
+    for (uint32_t i = 0; i < 4; i++) {
+        spw_split_read_range(split, i, &ranges[i]);
+        if (ranges[i].buffer != NULL)
+            spw_buffer_ref(ranges[i].buffer);
+    }
+    assert_null(ranges[1].buffer); /* has no partitions */
+    assert_null(ranges[2].buffer); /* has no rows */
+    spw_split_free(split);
     spw_split_free(NULL);
-    shuffle_table_clear(&table);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 48);
+    assert_memory_equal(spw_buffer_data(ranges[0].buffer), ((uint64_t[]){20, 50, 40}),
+                        24);
+    spw_buffer_unref(ranges[0].buffer);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 24);
+    assert_memory_equal(spw_buffer_data(ranges[3].buffer), ((uint64_t[]){10, 30, 60}),
+                        24);
+    spw_buffer_unref(ranges[3].buffer);
     counted_context_close(&counted);
 }
 
@@ -300,7 +355,8 @@ int main(void)
         cmocka_unit_test(more_than_can_be_counted_is_refused),
         cmocka_unit_test(a_shard_takes_few_bytes_beside_its_rows),
         cmocka_unit_test(there_may_be_very_many_partitions),
-        cmocka_unit_test(the_buffer_may_outlive_the_split),
+        cmocka_unit_test(ranges_that_make_no_sense_are_refused),
+        cmocka_unit_test(each_buffer_may_outlive_the_split_by_itself),
     };
     const struct CMUnitTest scenarios[] = {SCENARIO(splits)};
     return cmocka_run_group_tests(tests, NULL, NULL) +

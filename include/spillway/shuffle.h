@@ -16,41 +16,46 @@
 #define SPW_PARTITION_COUNT_MAX ((uint32_t)1 << 24)
 
 typedef enum spw_column_kind {
-    SPW_COLUMN_FIXED = 1, /* items of one size, whatever they are */
-    SPW_COLUMN_BITS = 2,  /* one bit a row, least significant first, as Arrow has it */
-    SPW_COLUMN_BINARY = 3 /* bytes of any length, and offsets into them */
+    SPW_COLUMN_FIXED = 1,  /* items of one size, whatever they are */
+    SPW_COLUMN_BITS = 2,   /* one bit a row, least significant first, as Arrow has it */
+    SPW_COLUMN_BINARY = 3, /* bytes of any length, and offsets into them */
+    /* Bytes of any length for a partition instead of a row, such as what somebody else
+     * has written its rows as. */
+    SPW_COLUMN_BLOB = 4
 } spw_column_kind;
 
 /* What both ends have to agree on; the bytes of a shard do not say it. */
 typedef struct spw_column_type {
     spw_column_kind kind;
     uint32_t item_size; /* FIXED: of an item, 1 or more; BINARY: of an offset, 4 or 8
-                         * (signed; each end has its own); BITS: 0 */
-    bool has_validity;  /* a bitmap says which rows have a value */
+                         * (signed; each end has its own); BITS, BLOB: 0 */
+    bool has_validity;  /* a bitmap says which rows have a value; not of BLOB */
 } spw_column_type;
 
 /* A column to be split: memory of the caller's. */
 typedef struct spw_column {
     spw_column_type type;
-    uint64_t offset; /* rows of all its memory that lie before the first one */
-    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows. */
+    uint64_t offset; /* rows of all its memory before the first one; BLOB: 0 */
+    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows; BLOB: offsets
+     * of 8 bytes, one more than partitions. */
     const void *values;
     /* FIXED: bytes from one item to the next, as in a column of a matrix whose rows lie
      * side by side; at least item_size; 0: items lie side by side. */
     uint64_t stride;
     uint64_t values_bit_offset; /* BITS: bits before the bitmap's row 0 */
-    const void *data;           /* BINARY: what the offsets point into */
+    const void *data;           /* BINARY, BLOB: what the offsets point into */
     uint64_t data_size;
     const void *validity; /* a bitmap, 1: has a value; NULL: every row has one */
     uint64_t validity_bit_offset; /* bits before its row 0 */
 } spw_column;
 
-/* One partition's rows of one table. */
+/* One partition's rows of one table. What its rows do not say of a column's size is its
+ * count: bytes of BINARY and BLOB; columns of other kinds have none. */
 typedef struct spw_shard {
     const void *data;
     uint64_t size; /* bytes */
     uint32_t rows;
-    const uint64_t *binary_bytes; /* of each BINARY column, in order; NULL: none */
+    const uint64_t *counts; /* of each column that has one, in order */
 } spw_shard;
 
 /* Which partition each row is for, and which neighbours go the same way. */
@@ -66,16 +71,16 @@ typedef struct spw_partitions {
 
 /* What splitting gave for a range of partitions, in a buffer of its own: the shard of
  * partition first_partition + p is bytes begins[p] to begins[p + 1], and so shards of
- * neighbours are one range of bytes. rows and binary_bytes are all that has to go with
+ * neighbours are one range of bytes. rows and counts are all that has to go with
  * the bytes; they too are ranges for neighbours. */
 typedef struct spw_split_range {
     uint32_t first_partition;
     uint32_t partition_count;
-    uint32_t binary_count;        /* BINARY columns */
-    spw_buffer *buffer;           /* NULL: no rows */
-    const uint64_t *begins;       /* partition_count + 1; multiples of 8 */
-    const uint32_t *rows;         /* partition_count */
-    const uint64_t *binary_bytes; /* partition_count times binary_count */
+    uint32_t counts_per_shard; /* columns that have one */
+    spw_buffer *buffer;        /* NULL: no rows */
+    const uint64_t *begins;    /* partition_count + 1; multiples of 8 */
+    const uint32_t *rows;      /* partition_count */
+    const uint64_t *counts;    /* partition_count times counts_per_shard */
 } spw_split_range;
 
 typedef struct spw_split spw_split;
@@ -86,8 +91,8 @@ typedef struct spw_split spw_split;
  * Returns: in ret_split, to be freed by spw_split_free; its memory is charged HELD.
  * Thread: any. Errors: INVALID_ARGUMENT (an id that is no partition, of which the
  * message names the row; ranges that make no sense; a column that makes no sense, or
- * has offsets that decrease or leave its data, by its number), LIMIT_EXCEEDED
- * (partitions, rows, bytes, the budget), NO_MEMORY. */
+ * has offsets that decrease or leave its data, or bytes for a partition without rows,
+ * by its number), LIMIT_EXCEEDED (partitions, rows, bytes, the budget), NO_MEMORY. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_split_rows(spw_context *context, const spw_column *columns, size_t column_count,
                uint64_t row_count, const spw_partitions *partitions,
@@ -111,30 +116,31 @@ SPW_EXPORT void spw_split_read_shard(const spw_split *split, uint32_t partition,
 
 /* Where rows go when they are joined: memory of the caller's, for a column each. */
 typedef struct spw_column_place {
-    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows. */
+    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows; BLOB: none. */
     void *values;
-    void *data;         /* BINARY; NULL if there is no room for any */
-    uint64_t data_size; /* BINARY: the bytes there is room for */
-    void *validity;     /* a bitmap, for a type that has one; NULL otherwise */
+    void *data;          /* BINARY, BLOB; NULL if there is no room for any */
+    uint64_t data_size;  /* the bytes there is room for */
+    uint64_t data_begin; /* BLOB: bytes that data has; joining adds to it */
+    void *validity;      /* a bitmap, for a type that has one; NULL otherwise */
 } spw_column_place;
 
 /* Add up what is in shards, to know how much memory joining them takes, and see that
- * each has the size which its rows and binary bytes lead to.
+ * each has the size which its rows and counts lead to.
  * Borrows: all arguments, during the call; the shards' bytes are not read.
- * Returns: in ret_rows, and in ret_binary_bytes one sum for each BINARY column, in
+ * Returns: in ret_rows, and in ret_counts one sum for each column that has one, in
  * order (NULL allowed). Thread: any. Errors: INVALID_ARGUMENT (a type that makes no
  * sense, a shard without an address), CORRUPT (a shard of another size; the message
  * names shard and column), LIMIT_EXCEEDED (sums above 64 bits). */
-SPW_EXPORT SPW_NODISCARD spw_status
-spw_shards_measure(const spw_column_type *types, size_t column_count,
-                   const spw_shard *shards, size_t shard_count, uint64_t *ret_rows,
-                   uint64_t *ret_binary_bytes, spw_error *error);
+SPW_EXPORT SPW_NODISCARD spw_status spw_shards_measure(
+    const spw_column_type *types, size_t column_count, const spw_shard *shards,
+    size_t shard_count, uint64_t *ret_rows, uint64_t *ret_counts, spw_error *error);
 
 /* Join shards: put their rows into columns, in order, from row first_row on, which
  * leaves what stands before it. Bits of the last byte after the last row are cleared;
  * nothing behind that is touched. To join in several calls, each begins where the one
  * before it ended, with the same places: a BINARY column goes on after the bytes that
- * offset first_row says, and only at first_row 0 is its first offset written.
+ * offset first_row says, and only at first_row 0 is its first offset written; a BLOB
+ * column goes on at data_begin, one blob after another without a gap.
  * Borrows: all arguments, during the call. room_rows is what the places have room for,
  * those before first_row included. What the shards and places have of memory may be
  * anywhere, but not in each other.
@@ -147,6 +153,6 @@ spw_shards_measure(const spw_column_type *types, size_t column_count,
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_shards_read(const spw_column_type *types, size_t column_count,
                 const spw_shard *shards, size_t shard_count, uint64_t first_row,
-                uint64_t room_rows, const spw_column_place *places, spw_error *error);
+                uint64_t room_rows, spw_column_place *places, spw_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* Where things are in a shard: docs/shuffle_layout.md in code, for who writes shards
  * and who reads them. A column is a row of parts, each of which ends on a multiple of 8
- * bytes: its validity if the type has one, then items, or bits, or ends and data. */
+ * bytes: its validity if the type has one, then items, or bits, or ends and data, or
+ * data. */
 #ifndef SPW_SHUFFLE_SHARD_LAYOUT_H
 #define SPW_SHUFFLE_SHARD_LAYOUT_H
 
@@ -9,7 +10,7 @@
 /* Counted from the first byte of the column, where its validity is. */
 typedef struct spw__shard_parts {
     uint64_t values; /* items, bits or ends */
-    uint64_t data;   /* of BINARY; the end otherwise */
+    uint64_t data;   /* of BINARY and BLOB; the end otherwise */
     uint64_t end;
 } spw__shard_parts;
 
@@ -23,34 +24,41 @@ static inline uint64_t spw__bitmap_bytes(uint64_t bits)
     return (bits + 7) / 8;
 }
 
+static inline bool spw__column_has_count(const spw_column_type *type)
+{
+    return type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB;
+}
+
 /* Of a binary column a shard has the end of each row, counted from the first row's
  * begin, and the begin of none: it is the end of the row before. */
-static inline uint32_t spw__shard_end_size(uint64_t binary_bytes)
+static inline uint32_t spw__shard_end_size(uint64_t count)
 {
-    return binary_bytes <= UINT32_MAX ? 4 : 8;
+    return count <= UINT32_MAX ? 4 : 8;
 }
 
 /* Bytes of the part that has values, without what fills it up. */
 static inline uint64_t spw__shard_values_bytes(const spw_column_type *type,
-                                               uint32_t rows, uint64_t binary_bytes)
+                                               uint32_t rows, uint64_t count)
 {
     if (type->kind == SPW_COLUMN_BITS)
         return spw__bitmap_bytes(rows);
-    uint32_t size = type->kind == SPW_COLUMN_FIXED ? type->item_size
-                                                   : spw__shard_end_size(binary_bytes);
+    if (type->kind == SPW_COLUMN_BLOB)
+        return 0;
+    uint32_t size =
+        type->kind == SPW_COLUMN_FIXED ? type->item_size : spw__shard_end_size(count);
     return (uint64_t)rows * size;
 }
 
-/* binary_bytes (0 of what is not BINARY) is at most half of the address space; then
+/* count (0 of what has none) is at most half of the address space; then
  * nothing here overflows, since the rest is below 2^64 - 2^32 for any type. */
 static inline spw__shard_parts spw__shard_parts_of(const spw_column_type *type,
-                                                   uint32_t rows, uint64_t binary_bytes)
+                                                   uint32_t rows, uint64_t count)
 {
     spw__shard_parts parts;
     parts.values = type->has_validity ? spw__shard_align(spw__bitmap_bytes(rows)) : 0;
-    parts.data = parts.values +
-                 spw__shard_align(spw__shard_values_bytes(type, rows, binary_bytes));
-    parts.end = parts.data + spw__shard_align(binary_bytes);
+    parts.data =
+        parts.values + spw__shard_align(spw__shard_values_bytes(type, rows, count));
+    parts.end = parts.data + spw__shard_align(count);
     return parts;
 }
 

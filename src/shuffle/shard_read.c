@@ -13,7 +13,7 @@
 /* One column of one shard, and where it goes. */
 typedef struct join {
     const spw_column_type *type;
-    const spw_column_place *place;
+    spw_column_place *place;
     const uint8_t *in; /* the column in the shard */
     spw__shard_parts parts;
     uint32_t rows;
@@ -42,14 +42,14 @@ static spw_status check_shard(const spw_column_type *types, size_t column_count,
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "shard %zu is larger than the address space", number);
     uint64_t at = 0;
-    size_t binary = 0;
+    size_t number_of_count = 0;
     for (size_t i = 0; i < column_count; i++) {
-        bool is_binary = types[i].kind == SPW_COLUMN_BINARY;
-        if (is_binary && shard->binary_bytes == NULL)
+        bool has_count = spw__column_has_count(&types[i]);
+        if (has_count && shard->counts == NULL)
             return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
-                                  "shard %zu does not say the bytes of column %zu",
+                                  "shard %zu does not say the count of column %zu",
                                   number, i);
-        uint64_t bytes = is_binary ? shard->binary_bytes[binary++] : 0;
+        uint64_t bytes = has_count ? shard->counts[number_of_count++] : 0;
         /* Before they are added up. */
         if (bytes > shard->size)
             return refuse_size(number, i, shard->size, error);
@@ -84,19 +84,19 @@ static spw_status check_all(const spw_column_type *types, size_t column_count,
 
 /* One after another, so that nothing has to be kept for them. Errors: LIMIT_EXCEEDED.
  */
-static spw_status sum_binary(const spw_shard *shards, size_t shard_count, size_t binary,
-                             uint64_t *ret_bytes, spw_error *error)
+static spw_status sum_counts(const spw_shard *shards, size_t shard_count, size_t number,
+                             uint64_t *ret_sum, spw_error *error)
 {
-    uint64_t bytes = 0;
+    uint64_t sum = 0;
     for (size_t i = 0; i < shard_count; i++) {
-        if (shards[i].binary_bytes[binary] > UINT64_MAX - bytes)
+        if (shards[i].counts[number] > UINT64_MAX - sum)
             return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                                   "the shards up to %zu have more bytes than 64 bits "
                                   "count",
                                   i);
-        bytes += shards[i].binary_bytes[binary];
+        sum += shards[i].counts[number];
     }
-    *ret_bytes = bytes;
+    *ret_sum = sum;
     return SPW_STATUS_OK;
 }
 
@@ -116,41 +116,43 @@ static spw_status sum_rows(const spw_shard *shards, size_t shard_count,
     return SPW_STATUS_OK;
 }
 
-static size_t count_binary(const spw_column_type *types, size_t column_count)
+static size_t count_counts(const spw_column_type *types, size_t column_count)
 {
     size_t count = 0;
     for (size_t i = 0; i < column_count; i++)
-        count += types[i].kind == SPW_COLUMN_BINARY;
+        count += spw__column_has_count(&types[i]);
     return count;
 }
 
 spw_status spw_shards_measure(const spw_column_type *types, size_t column_count,
                               const spw_shard *shards, size_t shard_count,
-                              uint64_t *ret_rows, uint64_t *ret_binary_bytes,
+                              uint64_t *ret_rows, uint64_t *ret_counts,
                               spw_error *error)
 {
     uint64_t rows = 0, bytes = 0;
-    size_t binary_count = count_binary(types, column_count);
+    size_t counts_per_shard = count_counts(types, column_count);
     spw_status status = check_all(types, column_count, shards, shard_count, error);
     if (status == SPW_STATUS_OK)
         status = sum_rows(shards, shard_count, &rows, error);
     /* First all that can fail. */
-    for (size_t i = 0; i < binary_count && status == SPW_STATUS_OK; i++)
-        status = sum_binary(shards, shard_count, i, &bytes, error);
+    for (size_t i = 0; i < counts_per_shard && status == SPW_STATUS_OK; i++)
+        status = sum_counts(shards, shard_count, i, &bytes, error);
     if (status != SPW_STATUS_OK)
         return status;
     *ret_rows = rows;
-    for (size_t i = 0; i < binary_count && ret_binary_bytes != NULL; i++)
-        (void)sum_binary(shards, shard_count, i, &ret_binary_bytes[i], NULL);
+    for (size_t i = 0; i < counts_per_shard && ret_counts != NULL; i++)
+        (void)sum_counts(shards, shard_count, i, &ret_counts[i], NULL);
     return SPW_STATUS_OK;
 }
 
 /* ----- places ----- */
 
-/* Where in its data a BINARY place goes on. */
-static uint64_t binary_begin(const spw_column_type *type, const spw_column_place *place,
-                             uint64_t first_row)
+/* Where in its data a place goes on. */
+static uint64_t data_begin(const spw_column_type *type, const spw_column_place *place,
+                           uint64_t first_row)
 {
+    if (type->kind == SPW_COLUMN_BLOB)
+        return place->data_begin;
     return first_row > 0 ? spw__number_at(place->values, type->item_size, first_row)
                          : 0;
 }
@@ -167,7 +169,7 @@ static spw_status check_data_room(const spw_column_type *type,
 {
     if (place->data == NULL && place->data_size > 0)
         return refuse_place(column, "has data without an address", error);
-    uint64_t begin = binary_begin(type, place, first_row);
+    uint64_t begin = data_begin(type, place, first_row);
     if (begin > place->data_size || bytes > place->data_size - begin)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "the place of column %zu has %" PRIu64
@@ -186,16 +188,23 @@ static spw_status check_place(const spw_column_type *type,
                               const spw_column_place *place, size_t column,
                               uint64_t end_row, spw_error *error)
 {
+    bool is_blob = type->kind == SPW_COLUMN_BLOB;
     bool is_binary = type->kind == SPW_COLUMN_BINARY;
-    if (place->values == NULL && (end_row > 0 || is_binary))
+    if (place->values == NULL && !is_blob && (end_row > 0 || is_binary))
         return refuse_place(column, "has no address", error);
+    if (is_blob ? place->values != NULL : place->data_begin != 0)
+        return refuse_place(column,
+                            is_blob ? "has values, which blobs do not have"
+                                    : "has a begin, which only blobs have",
+                            error);
     if (type->has_validity && place->validity == NULL && end_row > 0)
         return refuse_place(column, "has no validity bitmap", error);
     if (!type->has_validity && place->validity != NULL)
         return refuse_place(column, "has a validity bitmap that its type does not have",
                             error);
-    if (!is_binary && (place->data != NULL || place->data_size > 0))
-        return refuse_place(column, "has data, which only binary ones have", error);
+    if (!is_binary && !is_blob && (place->data != NULL || place->data_size > 0))
+        return refuse_place(column, "has data, which only binary ones and blobs have",
+                            error);
     return SPW_STATUS_OK;
 }
 
@@ -213,12 +222,12 @@ static spw_status check_places(const spw_column_type *types, size_t column_count
                               "room for %" PRIu64 " rows, too few for %" PRIu64
                               " after %" PRIu64,
                               room_rows, rows, first_row);
-    size_t binary = 0;
+    size_t number = 0;
     for (size_t i = 0; i < column_count; i++) {
         status = check_place(&types[i], &places[i], i, first_row + rows, error);
-        if (status == SPW_STATUS_OK && types[i].kind == SPW_COLUMN_BINARY) {
+        if (status == SPW_STATUS_OK && spw__column_has_count(&types[i])) {
             uint64_t bytes = 0;
-            status = sum_binary(shards, shard_count, binary++, &bytes, error);
+            status = sum_counts(shards, shard_count, number++, &bytes, error);
             if (status == SPW_STATUS_OK)
                 status =
                     check_data_room(&types[i], &places[i], i, first_row, bytes, error);
@@ -254,7 +263,7 @@ static bool join_binary(const join *j)
     uint8_t *offsets = j->place->values;
     const uint8_t *ends = j->in + j->parts.values;
     /* What this column's joins have left, not what was there at first_row. */
-    uint64_t begin = binary_begin(j->type, j->place, j->at);
+    uint64_t begin = data_begin(j->type, j->place, j->at);
     if (j->bytes > 0)
         memcpy((uint8_t *)j->place->data + begin, j->in + j->parts.data,
                (size_t)j->bytes);
@@ -266,6 +275,14 @@ static bool join_binary(const join *j)
     return join_ends(offsets, 4, begin, ends, 4, j->rows, j->bytes);
 }
 
+static void join_blob(const join *j)
+{
+    if (j->bytes > 0)
+        memcpy((uint8_t *)j->place->data + j->place->data_begin, j->in,
+               (size_t)j->bytes);
+    j->place->data_begin += j->bytes;
+}
+
 /* Returns: whether the shard is right. */
 static bool join_column(const join *j)
 {
@@ -274,6 +291,10 @@ static bool join_column(const join *j)
         spw__bitmap_append(j->place->validity, j->at, j->in, j->rows);
     if (j->type->kind == SPW_COLUMN_BINARY)
         return join_binary(j);
+    if (j->type->kind == SPW_COLUMN_BLOB) {
+        join_blob(j);
+        return true;
+    }
     if (j->type->kind == SPW_COLUMN_BITS)
         spw__bitmap_append(j->place->values, j->at, values, j->rows);
     else
@@ -284,17 +305,17 @@ static bool join_column(const join *j)
 
 static spw_status join_shard(const spw_column_type *types, size_t column_count,
                              const spw_shard *shard, size_t number, uint64_t at,
-                             const spw_column_place *places, spw_error *error)
+                             spw_column_place *places, spw_error *error)
 {
     const uint8_t *in = shard->data;
-    size_t binary = 0;
+    size_t counted = 0;
     for (size_t i = 0; i < column_count; i++) {
-        bool is_binary = types[i].kind == SPW_COLUMN_BINARY;
         join j = {.type = &types[i],
                   .place = &places[i],
                   .in = in,
                   .rows = shard->rows,
-                  .bytes = is_binary ? shard->binary_bytes[binary++] : 0,
+                  .bytes =
+                      spw__column_has_count(&types[i]) ? shard->counts[counted++] : 0,
                   .at = at};
         j.parts = spw__shard_parts_of(j.type, j.rows, j.bytes);
         if (!join_column(&j))
@@ -310,7 +331,7 @@ static spw_status join_shard(const spw_column_type *types, size_t column_count,
 spw_status spw_shards_read(const spw_column_type *types, size_t column_count,
                            const spw_shard *shards, size_t shard_count,
                            uint64_t first_row, uint64_t room_rows,
-                           const spw_column_place *places, spw_error *error)
+                           spw_column_place *places, spw_error *error)
 {
     spw_status status = check_all(types, column_count, shards, shard_count, error);
     if (status == SPW_STATUS_OK)

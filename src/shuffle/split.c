@@ -25,7 +25,7 @@ struct spw_split {
  * partitions. */
 typedef struct table_memory {
     spw_split_range *ranges;
-    uint64_t *begins, *binary_bytes;
+    uint64_t *begins, *counts;
     uint32_t *rows;
 } table_memory;
 
@@ -71,51 +71,52 @@ static spw_status check_counts(uint64_t row_count, const spw_partitions *partiti
 
 /* Where each range's part of the tables is; nothing is in them. */
 static void divide_tables(const spw_partitions *partitions, uint32_t range_count,
-                          size_t binary_count, const table_memory *tables)
+                          size_t counts_per_shard, const table_memory *tables)
 {
     uint32_t first = 0;
     for (uint32_t i = 0; i < range_count; i++) {
         uint32_t end =
             partitions->range_count > 0 ? partitions->range_ends[i] : partitions->count;
-        tables->ranges[i] = (spw_split_range){.first_partition = first,
-                                              .partition_count = end - first,
-                                              .binary_count = (uint32_t)binary_count,
-                                              .begins = tables->begins + first + i,
-                                              .rows = tables->rows + first,
-                                              .binary_bytes = tables->binary_bytes +
-                                                              first * binary_count};
+        tables->ranges[i] =
+            (spw_split_range){.first_partition = first,
+                              .partition_count = end - first,
+                              .counts_per_shard = (uint32_t)counts_per_shard,
+                              .begins = tables->begins + first + i,
+                              .rows = tables->rows + first,
+                              .counts = tables->counts + first * counts_per_shard};
         first = end;
     }
 }
 
 static spw_status make_tables(spw_split *split, const spw_partitions *partitions,
-                              size_t binary_count, table_memory *ret, spw_error *error)
+                              size_t counts_per_shard, table_memory *ret,
+                              spw_error *error)
 {
     uint32_t range_count = partitions->range_count > 0 ? partitions->range_count : 1;
     size_t begins = (size_t)partitions->count + range_count;
     /* At most 2^24 times what a caller's array of columns has: far below 2^64. */
-    size_t binary = partitions->count * binary_count;
+    size_t counts = partitions->count * counts_per_shard;
     size_t bytes = range_count * sizeof *ret->ranges +
-                   (begins + binary) * sizeof(uint64_t) +
+                   (begins + counts) * sizeof(uint64_t) +
                    (size_t)partitions->count * sizeof(uint32_t);
-    if (binary_count > UINT32_MAX)
+    if (counts_per_shard > UINT32_MAX)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
-                              "%zu binary columns are too many", binary_count);
+                              "%zu columns with counts are too many", counts_per_shard);
     spw_status status = spw_buffer_create(split->context, bytes, SPW_CHARGE_HELD,
                                           &split->memory, error);
     if (status != SPW_STATUS_OK)
         return status;
     ret->ranges = spw_buffer_data(split->memory);
     ret->begins = (uint64_t *)(ret->ranges + range_count);
-    ret->binary_bytes = ret->begins + begins;
-    ret->rows = (uint32_t *)(ret->binary_bytes + binary);
+    ret->counts = ret->begins + begins;
+    ret->rows = (uint32_t *)(ret->counts + counts);
     memset(ret->ranges, 0, bytes);
-    divide_tables(partitions, range_count, binary_count, ret);
+    divide_tables(partitions, range_count, counts_per_shard, ret);
     split->tables = (spw__split_tables){.partition_count = partitions->count,
-                                        .binary_count = (uint32_t)binary_count,
+                                        .counts_per_shard = (uint32_t)counts_per_shard,
                                         .range_count = range_count,
                                         .rows = ret->rows,
-                                        .binary_bytes = ret->binary_bytes,
+                                        .counts = ret->counts,
                                         .ranges = ret->ranges};
     return SPW_STATUS_OK;
 }
@@ -135,28 +136,36 @@ static spw_status count_rows(const spw__split_job *job, uint32_t *rows,
     return SPW_STATUS_OK;
 }
 
-static spw_status sum_binary(const spw__split_job *job, uint64_t *binary_bytes,
-                             spw_error *error)
+static spw_status count_columns(const spw__split_job *job, uint64_t *counts,
+                                spw_error *error)
 {
-    size_t binary = 0;
+    const spw__split_tables *tables = &job->tables;
+    size_t stride = tables->counts_per_shard;
     spw_status status = SPW_STATUS_OK;
-    for (size_t i = 0; i < job->column_count && status == SPW_STATUS_OK; i++)
-        if (job->columns[i].type.kind == SPW_COLUMN_BINARY)
-            status = spw__split_column_sum(&job->columns[i], i, job->row_count,
-                                           job->ids, binary_bytes + binary++,
-                                           job->tables.binary_count, error);
+    for (size_t i = 0; i < job->column_count && status == SPW_STATUS_OK; i++) {
+        const spw_column *column = &job->columns[i];
+        if (!spw__column_has_count(&column->type))
+            continue;
+        if (column->type.kind == SPW_COLUMN_BINARY)
+            status = spw__split_column_sum(column, i, job->row_count, job->ids, counts,
+                                           stride, error);
+        else
+            status = spw__split_blobs_count(column, i, tables->partition_count,
+                                            tables->rows, counts, stride, error);
+        counts++;
+    }
     return status;
 }
 
 static uint64_t shard_bytes(const spw__split_job *job, size_t partition)
 {
     const spw__split_tables *tables = &job->tables;
-    const uint64_t *bytes = tables->binary_bytes + partition * tables->binary_count;
+    const uint64_t *counts = tables->counts + partition * tables->counts_per_shard;
     uint64_t size = 0;
     for (size_t i = 0; i < job->column_count; i++) {
         const spw_column_type *type = &job->columns[i].type;
-        uint64_t of_column = type->kind == SPW_COLUMN_BINARY ? *bytes++ : 0;
-        size += spw__shard_parts_of(type, tables->rows[partition], of_column).end;
+        uint64_t count = spw__column_has_count(type) ? *counts++ : 0;
+        size += spw__shard_parts_of(type, tables->rows[partition], count).end;
     }
     return size;
 }
@@ -191,17 +200,18 @@ static spw_status make_buffers(const spw__split_job *job, const table_memory *ta
     return status;
 }
 
-static spw_status fill(spw_split *split, spw__split_job *job, size_t binary_count,
+static spw_status fill(spw_split *split, spw__split_job *job, size_t counts_per_shard,
                        const spw_partitions *partitions, spw_error *error)
 {
     table_memory tables = {0};
-    spw_status status = make_tables(split, partitions, binary_count, &tables, error);
+    spw_status status =
+        make_tables(split, partitions, counts_per_shard, &tables, error);
     if (status != SPW_STATUS_OK)
         return status;
     job->tables = split->tables;
     status = count_rows(job, tables.rows, error);
     if (status == SPW_STATUS_OK)
-        status = sum_binary(job, tables.binary_bytes, error);
+        status = count_columns(job, tables.counts, error);
     if (status == SPW_STATUS_OK)
         status = make_buffers(job, &tables, error);
     if (status != SPW_STATUS_OK)
@@ -214,11 +224,11 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                               uint64_t row_count, const spw_partitions *partitions,
                               spw_split **ret_split, spw_error *error)
 {
-    size_t binary_count = 0;
+    size_t counts_per_shard = 0;
     spw_status status = check_counts(row_count, partitions, error);
     if (status == SPW_STATUS_OK)
         status = spw__split_columns_check(columns, column_count, row_count,
-                                          partitions->count, &binary_count, error);
+                                          partitions->count, &counts_per_shard, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_split *split = spw__allocate(context, sizeof *split, _Alignof(spw_split));
@@ -231,7 +241,7 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                           .row_count = row_count,
                           .ids = partitions->ids,
                           .way = way};
-    status = fill(split, &job, binary_count, partitions, error);
+    status = fill(split, &job, counts_per_shard, partitions, error);
     if (status != SPW_STATUS_OK) {
         spw_split_free(split);
         return status;
@@ -302,6 +312,6 @@ void spw_split_read_shard(const spw_split *split, uint32_t partition,
     if (range->buffer != NULL)
         ret_shard->data =
             (const uint8_t *)spw_buffer_data(range->buffer) + range->begins[at];
-    if (range->binary_count > 0)
-        ret_shard->binary_bytes = range->binary_bytes + at * range->binary_count;
+    if (range->counts_per_shard > 0)
+        ret_shard->counts = range->counts + at * range->counts_per_shard;
 }

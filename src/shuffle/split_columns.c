@@ -28,6 +28,7 @@ static spw_status check_values(const spw_column *column, size_t number,
 {
     bool is_bits = column->type.kind == SPW_COLUMN_BITS;
     bool is_binary = column->type.kind == SPW_COLUMN_BINARY;
+    bool has_data = spw__column_has_count(&column->type);
     if (row_count > 0 && column->values == NULL)
         return refuse(number, "has no values", error);
     if (!is_bits && column->values_bit_offset != 0)
@@ -36,12 +37,15 @@ static spw_status check_values(const spw_column *column, size_t number,
         return refuse(number, "has a stride, which only fixed ones have", error);
     if (column->stride != 0 && column->stride < column->type.item_size)
         return refuse(number, "has a stride that is smaller than an item", error);
-    uint64_t item_size = is_bits ? 1 : spw__split_column_stride(column);
+    if (column->offset != 0 && column->type.kind == SPW_COLUMN_BLOB)
+        return refuse(number, "has no rows to skip", error);
+    uint64_t item_size =
+        column->type.item_size == 0 ? 1 : spw__split_column_stride(column);
     if (!is_reachable(is_bits ? column->values_bit_offset : 0, column->offset,
                       row_count + is_binary, item_size))
         return refuse(number, "is longer than the address space", error);
-    if (!is_binary && (column->data != NULL || column->data_size != 0))
-        return refuse(number, "has data, which only binary ones have", error);
+    if (!has_data && (column->data != NULL || column->data_size != 0))
+        return refuse(number, "has data, which only binary ones and blobs have", error);
     if (column->data == NULL && column->data_size != 0)
         return refuse(number, "has data without an address", error);
     if (column->data_size > PTRDIFF_MAX)
@@ -77,9 +81,9 @@ static uint64_t bound(const spw_column *column, uint64_t row_count,
 
 spw_status spw__split_columns_check(const spw_column *columns, size_t column_count,
                                     uint64_t row_count, uint32_t partition_count,
-                                    size_t *ret_binary_count, spw_error *error)
+                                    size_t *ret_counts_per_shard, spw_error *error)
 {
-    size_t binary_count = 0;
+    size_t counts_per_shard = 0;
     uint64_t bytes = 0;
     for (size_t i = 0; i < column_count; i++) {
         const spw_column *column = &columns[i];
@@ -97,9 +101,9 @@ spw_status spw__split_columns_check(const spw_column *columns, size_t column_cou
                                   "address space",
                                   i);
         bytes += most;
-        binary_count += column->type.kind == SPW_COLUMN_BINARY;
+        counts_per_shard += spw__column_has_count(&column->type);
     }
-    *ret_binary_count = binary_count;
+    *ret_counts_per_shard = counts_per_shard;
     return SPW_STATUS_OK;
 }
 
@@ -141,4 +145,29 @@ spw_status spw__split_column_sum(const spw_column *column, size_t number,
         " are no range of its %" PRIu64 " bytes of data",
         number, bad, (int64_t)spw__offset_at(offsets, size, bad),
         (int64_t)spw__offset_at(offsets, size, bad + 1), column->data_size);
+}
+
+spw_status spw__split_blobs_count(const spw_column *column, size_t number,
+                                  uint32_t partition_count, const uint32_t *rows,
+                                  uint64_t *counts, size_t stride, spw_error *error)
+{
+    if (column->values == NULL && partition_count > 0)
+        return refuse(number, "has no values", error);
+    for (uint32_t p = 0; p < partition_count; p++) {
+        uint64_t from = spw__number_at(column->values, 8, p);
+        uint64_t to = spw__number_at(column->values, 8, (uint64_t)p + 1);
+        if (from > to || to > column->data_size)
+            return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                                  "column %zu, partition %u: offsets %" PRIu64
+                                  " and %" PRIu64 " are no range of its %" PRIu64
+                                  " bytes of data",
+                                  number, p, from, to, column->data_size);
+        if (from < to && rows[p] == 0)
+            return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
+                                  "column %zu has bytes for partition %u, which has no "
+                                  "rows",
+                                  number, p);
+        counts[stride * p] = to - from;
+    }
+    return SPW_STATUS_OK;
 }

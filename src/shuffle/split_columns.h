@@ -13,11 +13,11 @@ static inline uint64_t spw__split_column_stride(const spw_column *column)
 
 /* See that columns can be read for row_count rows, and that what splitting makes of
  * them cannot be larger than the address space.
- * Returns: in ret_binary_count, how many are BINARY. Errors: INVALID_ARGUMENT,
+ * Returns: in ret_counts_per_shard, how many have a count. Errors: INVALID_ARGUMENT,
  * LIMIT_EXCEEDED; a column is named by its number. */
 spw_status spw__split_columns_check(const spw_column *columns, size_t column_count,
                                     uint64_t row_count, uint32_t partition_count,
-                                    size_t *ret_binary_count, spw_error *error);
+                                    size_t *ret_counts_per_shard, spw_error *error);
 
 /* Add the bytes of each row of a BINARY column to its partition's sum, which is
  * sums[stride * id], and see that every offset can be followed. ids have been checked.
@@ -25,5 +25,12 @@ spw_status spw__split_columns_check(const spw_column *columns, size_t column_cou
 spw_status spw__split_column_sum(const spw_column *column, size_t number,
                                  uint64_t row_count, const uint32_t *ids,
                                  uint64_t *sums, size_t stride, spw_error *error);
+
+/* Put the bytes that each partition has of a BLOB column to counts[stride * p], and see
+ * that every offset can be followed, and that bytes come with rows.
+ * Errors: INVALID_ARGUMENT, with column and partition; some counts may be there. */
+spw_status spw__split_blobs_count(const spw_column *column, size_t number,
+                                  uint32_t partition_count, const uint32_t *rows,
+                                  uint64_t *counts, size_t stride, spw_error *error);
 
 #endif

@@ -174,13 +174,31 @@ static void gather_items(splitter *s, const uint8_t *items, size_t item_size,
     }
 }
 
-/* binary: how many BINARY columns come before this one. */
-static void gather_binary(splitter *s, const spw__binary_source *source, size_t binary)
+/* number: how many columns with counts come before this one. */
+static inline uint64_t count_of(const splitter *s, const run *r, size_t number)
 {
     const spw__split_tables *tables = &s->job->tables;
+    return tables->counts[r->partition * tables->counts_per_shard + number];
+}
+
+/* A blob is put where it belongs with the first rows of its partition. */
+static void gather_blobs(splitter *s, const spw_column *column, size_t number)
+{
     for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
-        uint64_t bytes =
-            tables->binary_bytes[r.partition * tables->binary_count + binary];
+        uint64_t bytes = count_of(s, &r, number);
+        uint8_t *part = next_part(s, &r, bytes);
+        if (bytes > 0 && r.rows_before == 0)
+            memcpy(part,
+                   (const uint8_t *)column->data +
+                       spw__number_at(column->values, 8, r.partition),
+                   (size_t)bytes);
+    }
+}
+
+static void gather_binary(splitter *s, const spw__binary_source *source, size_t number)
+{
+    for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
+        uint64_t bytes = count_of(s, &r, number);
         uint32_t end_size = spw__shard_end_size(bytes);
         spw__binary_run out = {
             .end_size = end_size, .rows_before = r.rows_before, .data_size = bytes};
@@ -202,6 +220,8 @@ static void touch_column(const splitter *s, const spw_column *column)
     uint64_t first = column->offset + s->block;
     uint32_t size = column->type.item_size;
     uint64_t stride = spw__split_column_stride(column);
+    if (column->type.kind == SPW_COLUMN_BLOB)
+        return; /* read from end to end */
     if (column->type.kind != SPW_COLUMN_BITS && stride <= TOUCH_ITEM_BYTES_MAX)
         touch(column->values, first * stride, s->block_rows * stride - (stride - size));
     if (column->type.kind != SPW_COLUMN_BINARY || column->data == NULL)
@@ -211,7 +231,7 @@ static void touch_column(const splitter *s, const spw_column *column)
           spw__number_at(column->values, size, first + s->block_rows) - begin);
 }
 
-static void gather_column(splitter *s, const spw_column *column, size_t binary)
+static void gather_column(splitter *s, const spw_column *column, size_t number)
 {
     uint64_t first = column->offset + s->block;
     uint32_t size = column->type.item_size;
@@ -220,6 +240,10 @@ static void gather_column(splitter *s, const spw_column *column, size_t binary)
         gather_bits(s, column->validity, column->validity_bit_offset + first);
     if (column->type.kind == SPW_COLUMN_BITS) {
         gather_bits(s, values, column->values_bit_offset + first);
+        return;
+    }
+    if (column->type.kind == SPW_COLUMN_BLOB) {
+        gather_blobs(s, column, number);
         return;
     }
     size_t stride = (size_t)spw__split_column_stride(column);
@@ -234,7 +258,7 @@ static void gather_column(splitter *s, const spw_column *column, size_t binary)
                                  .data = column->data != NULL ? column->data
                                                               : column->values,
                                  .data_size = column->data_size};
-    gather_binary(s, &source, binary);
+    gather_binary(s, &source, number);
 }
 
 static void gather_block(splitter *s)
@@ -243,11 +267,11 @@ static void gather_block(splitter *s)
     size_t partitions = job->tables.partition_count;
     memcpy(s->next, s->begins, partitions * sizeof *s->next);
     sort_block(s);
-    size_t binary = 0;
+    size_t number = 0;
     for (size_t i = 0; i < job->column_count; i++) {
         touch_column(s, &job->columns[i]);
-        gather_column(s, &job->columns[i], binary);
-        binary += job->columns[i].type.kind == SPW_COLUMN_BINARY;
+        gather_column(s, &job->columns[i], number);
+        number += spw__column_has_count(&job->columns[i].type);
     }
     for (size_t p = 0; p < partitions; p++)
         s->rows_before[p] += s->ends[p] - (p > 0 ? s->ends[p - 1] : 0);

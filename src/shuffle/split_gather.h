@@ -7,9 +7,9 @@
 
 /* What is written of each partition, and where. */
 typedef struct spw__split_tables {
-    uint32_t partition_count, binary_count, range_count;
+    uint32_t partition_count, counts_per_shard, range_count;
     const uint32_t *rows;
-    const uint64_t *binary_bytes;  /* partition_count times binary_count */
+    const uint64_t *counts;        /* partition_count times counts_per_shard */
     const spw_split_range *ranges; /* with buffers as large as their begins say */
 } spw__split_tables;
 

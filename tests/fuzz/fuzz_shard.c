@@ -4,9 +4,9 @@
  * call and in a call for each shard; and its offsets can be followed, so that splitting
  * it again into one partition and joining that gives the same columns.
  *
- * The input: how many columns; for each of them its kind (1 to 3), whether it has
- * validity (4), and a size; how many shards; for each of them rows in four bytes, the
- * bytes of each binary column in eight, its size in two, and as many bytes. */
+ * The input: how many columns; for each of them its kind (1 to 4), whether it has
+ * validity (128), and a size; how many shards; for each of them rows in four bytes, the
+ * count of each column that has one in eight, its size in two, and as many bytes. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,9 +25,9 @@ static void require(bool condition)
 
 typedef struct input {
     spw_column_type types[COLUMNS_MAX];
-    size_t column_count, binary_count;
+    size_t column_count, counts_per_shard;
     spw_shard shards[SHARDS_MAX];
-    uint64_t binary_bytes[SHARDS_MAX][COLUMNS_MAX];
+    uint64_t counts[SHARDS_MAX][COLUMNS_MAX];
     size_t shard_count;
 } input;
 
@@ -43,10 +43,11 @@ static void read_types(input *in, spw__byte_reader *reader)
     in->column_count = number(reader, 1) % (COLUMNS_MAX + 1);
     for (size_t i = 0; i < in->column_count; i++) {
         uint64_t how = number(reader, 1);
-        in->types[i] = (spw_column_type){.kind = (spw_column_kind)(how & 3),
+        in->types[i] = (spw_column_type){.kind = (spw_column_kind)(how & 127),
                                          .item_size = (uint32_t)number(reader, 1),
-                                         .has_validity = (how & 4) != 0};
-        in->binary_count += in->types[i].kind == SPW_COLUMN_BINARY;
+                                         .has_validity = (how & 128) != 0};
+        in->counts_per_shard += in->types[i].kind == SPW_COLUMN_BINARY ||
+                                in->types[i].kind == SPW_COLUMN_BLOB;
     }
 }
 
@@ -57,9 +58,9 @@ static void read_shards(input *in, spw__byte_reader *reader)
     for (size_t i = 0; i < in->shard_count; i++) {
         spw_shard *shard = &in->shards[i];
         shard->rows = (uint32_t)number(reader, 4);
-        for (size_t j = 0; j < in->binary_count; j++)
-            in->binary_bytes[i][j] = number(reader, 8);
-        shard->binary_bytes = in->binary_bytes[i];
+        for (size_t j = 0; j < in->counts_per_shard; j++)
+            in->counts[i][j] = number(reader, 8);
+        shard->counts = in->counts[i];
         shard->size = number(reader, 2);
         if (shard->size > spw__byte_reader_left(reader))
             shard->size = spw__byte_reader_left(reader);
@@ -90,6 +91,8 @@ static uint64_t values_bytes(const spw_column_type *type, uint64_t rows)
 {
     if (type->kind == SPW_COLUMN_BITS)
         return (rows + 7) / 8;
+    if (type->kind == SPW_COLUMN_BLOB)
+        return 0;
     return (rows + (type->kind == SPW_COLUMN_BINARY)) * type->item_size;
 }
 
@@ -97,11 +100,13 @@ static void make_places(const input *in, uint64_t rows, const uint64_t *bytes,
                         spw_column_place *places)
 {
     for (size_t i = 0; i < in->column_count; i++) {
-        places[i] =
-            (spw_column_place){.values = zeros(values_bytes(&in->types[i], rows))};
+        places[i] = (spw_column_place){0};
+        if (in->types[i].kind != SPW_COLUMN_BLOB)
+            places[i].values = zeros(values_bytes(&in->types[i], rows));
         if (in->types[i].has_validity)
             places[i].validity = zeros((rows + 7) / 8);
-        if (in->types[i].kind != SPW_COLUMN_BINARY)
+        if (in->types[i].kind != SPW_COLUMN_BINARY &&
+            in->types[i].kind != SPW_COLUMN_BLOB)
             continue;
         places[i].data_size = *bytes++;
         places[i].data = zeros(places[i].data_size);
@@ -122,7 +127,8 @@ static void require_same(const input *in, uint64_t rows, const spw_column_place 
 {
     for (size_t i = 0; i < in->column_count; i++) {
         size_t size = (size_t)values_bytes(&in->types[i], rows);
-        require(memcmp(a[i].values, b[i].values, size) == 0);
+        if (size > 0)
+            require(memcmp(a[i].values, b[i].values, size) == 0);
         if (a[i].validity != NULL)
             require(memcmp(a[i].validity, b[i].validity, (size_t)(rows + 7) / 8) == 0);
         if (a[i].data_size > 0)
@@ -156,12 +162,17 @@ static void split_and_join(const input *in, spw_context *context, uint64_t rows,
     spw_split *split;
     spw_shard shard;
     uint32_t *ids = zeros(rows * sizeof *ids);
-    for (size_t i = 0; i < in->column_count; i++)
+    uint64_t blob[COLUMNS_MAX][2] = {{0}};
+    for (size_t i = 0; i < in->column_count; i++) {
+        blob[i][1] = joined[i].data_size;
         columns[i] = (spw_column){.type = in->types[i],
                                   .values = joined[i].values,
                                   .data = joined[i].data,
                                   .data_size = joined[i].data_size,
                                   .validity = joined[i].validity};
+        if (in->types[i].kind == SPW_COLUMN_BLOB)
+            columns[i].values = blob[i];
+    }
     const spw_partitions partitions = {.ids = ids, .count = 1};
     require(spw_split_rows(context, columns, in->column_count, rows, &partitions,
                            &split, NULL) == SPW_STATUS_OK);
@@ -213,7 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     spw_status status = spw_shards_measure(in.types, in.column_count, in.shards,
                                            in.shard_count, &rows, bytes, &error);
     bool is_small = rows <= ROWS_MAX;
-    for (size_t i = 0; i < in.binary_count; i++)
+    for (size_t i = 0; i < in.counts_per_shard; i++)
         is_small = is_small && bytes[i] <= BYTES_MAX;
     if (status != SPW_STATUS_OK)
         require(status == error.status && rows == 0);

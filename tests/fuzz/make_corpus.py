@@ -353,7 +353,7 @@ def filled(part: bytes) -> bytes:
 
 def shards() -> dict[str, bytes]:
     """As fuzz_shard.c reads them; docs/shuffle_layout.md has the bytes of a shard."""
-    fixed, bits, binary, validity = 1, 2, 3, 4
+    fixed, bits, binary, blob, validity = 1, 2, 3, 4, 128
 
     def columns(*types: tuple[int, int]) -> bytes:
         return bytes([len(types)]) + b"".join(bytes(one) for one in types)
@@ -392,6 +392,9 @@ def shards() -> dict[str, bytes]:
         "bytes_without_rows": strings + b"\1" + shard(0, (4,), b"", b"adef"),
         "cut": every + b"\2" + mixed + long[:300],
         "unknown_kind": columns((0, 8)) + b"\1" + three,
+        "blobs": columns((blob, 0), (fixed, 1))
+        + b"\2"
+        + shard(3, (5,), b"abcde", b"xyz") * 2,
         "odd_offsets": columns((binary, 5)) + b"\1" + words,
     }
 

@@ -28,12 +28,15 @@ void shuffle_table_choose_types(shuffle_table *table, unsigned *seed)
     for (size_t i = 0; i < table->column_count; i++) {
         spw_column_type *type = &table->types[i];
         type->has_validity = below(seed, 2) == 0;
-        type->kind = (spw_column_kind)(1 + below(seed, 3));
+        type->kind = (spw_column_kind)(1 + below(seed, 4));
+        if (type->kind == SPW_COLUMN_BLOB)
+            type->has_validity = false;
         if (type->kind == SPW_COLUMN_FIXED)
             type->item_size = SIZES[below(seed, COUNT_OF(SIZES))];
         else if (type->kind == SPW_COLUMN_BINARY)
             type->item_size = below(seed, 2) == 0 ? 4 : 8;
-        table->binary_count += type->kind == SPW_COLUMN_BINARY;
+        table->counts_per_shard +=
+            type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB;
     }
 }
 
@@ -48,6 +51,24 @@ static void fill_binary(spw_column *column, uint64_t rows, unsigned *seed)
             at += below(seed, 20) == 0 ? below(seed, 400) : below(seed, 40);
     }
     column->data_size = at + (below(seed, 2) == 0 ? below(seed, 50) : 0);
+    column->data = noise((size_t)column->data_size, seed);
+    column->values = offsets;
+}
+
+static void fill_blobs(const shuffle_table *table, spw_column *column, unsigned *seed)
+{
+    size_t count = (size_t)table->partition_count + 1;
+    uint64_t *offsets = (uint64_t *)(void *)noise(count * sizeof *offsets, seed);
+    uint64_t at = below(seed, 50);
+    for (uint32_t p = 0; p < table->partition_count; p++) {
+        bool has_rows = false;
+        for (uint64_t i = 0; i < table->row_count && !has_rows; i++)
+            has_rows = table->ids[i] == p;
+        offsets[p] = at;
+        at += has_rows ? below(seed, 100) : 0;
+    }
+    offsets[count - 1] = at;
+    column->data_size = at + below(seed, 20);
     column->data = noise((size_t)column->data_size, seed);
     column->values = offsets;
 }
@@ -98,7 +119,8 @@ void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
     table->partition_count = partition_count;
     for (size_t i = 0; i < table->column_count; i++) {
         table->columns[i] = (spw_column){.type = table->types[i]};
-        fill_column(&table->columns[i], row_count, seed);
+        if (table->types[i].kind != SPW_COLUMN_BLOB)
+            fill_column(&table->columns[i], row_count, seed);
     }
     table->ids = malloc((size_t)row_count * sizeof *table->ids + 1);
     assert_non_null(table->ids);
@@ -108,6 +130,9 @@ void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
         table->ids[i] =
             below(seed, 3) < spread ? favoured : below(seed, partition_count);
     choose_ranges(table, seed);
+    for (size_t i = 0; i < table->column_count; i++)
+        if (table->types[i].kind == SPW_COLUMN_BLOB)
+            fill_blobs(table, &table->columns[i], seed);
 }
 
 void shuffle_table_clear(shuffle_table *table)
@@ -159,6 +184,14 @@ size_t shuffle_table_value(const spw_column *column, uint64_t row,
     uint64_t from = offset_at(column->values, size, at);
     *ret_bytes = (const uint8_t *)column->data + from;
     return (size_t)(offset_at(column->values, size, at + 1) - from);
+}
+
+size_t shuffle_table_blob(const spw_column *column, uint32_t partition,
+                          const uint8_t **ret_bytes)
+{
+    uint64_t from = offset_at(column->values, 8, partition);
+    *ret_bytes = (const uint8_t *)column->data + from;
+    return (size_t)(offset_at(column->values, 8, (uint64_t)partition + 1) - from);
 }
 
 static void put_filling(wire_bytes *wire)
@@ -251,6 +284,13 @@ void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
     uint64_t *rows = rows_of(table, partition, &count);
     for (size_t i = 0; i < table->column_count; i++) {
         const spw_column *column = &table->columns[i];
+        if (column->type.kind == SPW_COLUMN_BLOB) {
+            const uint8_t *blob;
+            size_t size = shuffle_table_blob(column, partition, &blob);
+            wire_put(wire, blob, size);
+            put_filling(wire);
+            continue;
+        }
         if (column->type.has_validity)
             put_bitmap(column, rows, count, true, wire);
         if (column->type.kind == SPW_COLUMN_BITS) {
@@ -271,11 +311,16 @@ static void check_tables(const shuffle_table *table, const spw_split_range *rang
     uint64_t *rows = rows_of(table, partition, &count);
     assert_int_equal(range->rows[at], count);
     for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].type.kind != SPW_COLUMN_BINARY)
+        const spw_column *column = &table->columns[i];
+        const uint8_t *blob;
+        uint64_t bytes;
+        if (column->type.kind == SPW_COLUMN_BINARY)
+            bytes = put_values(column, rows, count, NULL);
+        else if (column->type.kind == SPW_COLUMN_BLOB)
+            bytes = shuffle_table_blob(column, partition, &blob);
+        else
             continue;
-        uint64_t bytes = put_values(&table->columns[i], rows, count, NULL);
-        assert_int_equal(range->binary_bytes[at * table->binary_count + binary++],
-                         bytes);
+        assert_int_equal(range->counts[at * table->counts_per_shard + binary++], bytes);
     }
     free(rows);
 }
@@ -285,7 +330,7 @@ static void check_range(const shuffle_table *table, const spw_split *split,
 {
     wire_bytes wire = {0};
     uint64_t rows = 0;
-    assert_int_equal(range->binary_count, table->binary_count);
+    assert_int_equal(range->counts_per_shard, table->counts_per_shard);
     for (uint32_t p = 0; p < range->partition_count; p++) {
         uint32_t partition = range->first_partition + p;
         assert_int_equal(range->begins[p], wire.size);
@@ -344,7 +389,7 @@ spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
 
 void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
                          size_t column_count, uint64_t row_count,
-                         const uint64_t *binary_bytes)
+                         const uint64_t *counts)
 {
     unsigned seed = 3;
     size_t rows = (size_t)row_count, bitmap = (rows + 7) / 8;
@@ -356,9 +401,12 @@ void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
             places[i].values = noise(rows * types[i].item_size, &seed);
         } else if (types[i].kind == SPW_COLUMN_BITS) {
             places[i].values = noise(bitmap, &seed);
+        } else if (types[i].kind == SPW_COLUMN_BLOB) {
+            places[i].data_size = *counts++;
+            places[i].data = noise((size_t)places[i].data_size, &seed);
         } else {
             places[i].values = noise((rows + 1) * types[i].item_size, &seed);
-            places[i].data_size = *binary_bytes++;
+            places[i].data_size = *counts++;
             places[i].data = noise((size_t)places[i].data_size, &seed);
         }
     }
@@ -378,6 +426,8 @@ void shuffle_places_check_row(const spw_column_place *places,
 {
     for (size_t i = 0; i < table->column_count; i++) {
         const spw_column *from = &table->columns[i];
+        if (from->type.kind == SPW_COLUMN_BLOB)
+            continue;
         /* What is in a place is a column too. */
         spw_column to = {.type = table->types[i],
                          .values = places[i].values,

@@ -13,7 +13,7 @@ enum { TABLE_COLUMNS_MAX = 8, TABLE_RANGES_MAX = 4 };
 typedef struct shuffle_table {
     uint64_t row_count;
     uint32_t partition_count;
-    size_t column_count, binary_count;
+    size_t column_count, counts_per_shard;
     spw_column columns[TABLE_COLUMNS_MAX];
     spw_column_type types[TABLE_COLUMNS_MAX];
     uint32_t *ids;
@@ -28,6 +28,9 @@ void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
                         uint32_t partition_count, unsigned *seed);
 void shuffle_table_clear(shuffle_table *table);
 
+/* What a BLOB column has for a partition. Returns: how many bytes. */
+size_t shuffle_table_blob(const spw_column *column, uint32_t partition,
+                          const uint8_t **ret_bytes);
 /* Whether a row of a column has a value, and which, in ret_bytes: the item, a byte for
  * a bit, or the bytes of a BINARY one. Returns: how many bytes. */
 bool shuffle_table_is_valid(const spw_column *column, uint64_t row);
@@ -45,13 +48,13 @@ spw_partitions shuffle_table_partitions(const shuffle_table *table);
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
                                spw_split **ret_split, spw_error *error);
 
-/* Places for rows and for bytes in each BINARY column, of memory that ends where they
- * end and starts with noise. */
+/* Places for rows, and for as much as counts say of each column that has one, of memory
+ * that ends where they end and starts with noise. */
 void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
                          size_t column_count, uint64_t row_count,
-                         const uint64_t *binary_bytes);
+                         const uint64_t *counts);
 void shuffle_places_close(spw_column_place *places, size_t column_count);
-/* Fails the test unless place row `at` of each column is the table's row. */
+/* Fails the test unless place row `at` of each column but BLOBs is the table's row. */
 void shuffle_places_check_row(const spw_column_place *places,
                               const shuffle_table *table, uint64_t row, uint64_t at);
 

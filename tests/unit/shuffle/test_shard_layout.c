@@ -15,6 +15,7 @@ static void parts_end_on_multiples_of_eight(void **state)
         {{SPW_COLUMN_FIXED, 1, true}, 65, 0, 16, 88, 88},
         {{SPW_COLUMN_BITS, 0, false}, 64, 0, 0, 8, 8},
         {{SPW_COLUMN_BITS, 0, true}, 65, 0, 16, 32, 32},
+        {{SPW_COLUMN_BLOB, 0, false}, 3, 5, 0, 0, 8},
         {{SPW_COLUMN_BINARY, 4, false}, 3, 5, 0, 16, 24},
         {{SPW_COLUMN_BINARY, 8, true}, 3, 0, 8, 24, 24},
         /* Ends are as wide as the bytes need, whatever offsets are. */
@@ -44,19 +45,20 @@ static void a_type_that_makes_no_sense_is_refused(void **state)
     static const spw_column_type BAD[] = {
         {SPW_COLUMN_FIXED, 0, false},    {SPW_COLUMN_BITS, 1, false},
         {SPW_COLUMN_BINARY, 0, false},   {SPW_COLUMN_BINARY, 5, false},
-        {(spw_column_kind)0, 8, false},  {(spw_column_kind)4, 8, false},
+        {(spw_column_kind)0, 8, false},  {SPW_COLUMN_BLOB, 8, false},
+        {SPW_COLUMN_BLOB, 0, true},      {(spw_column_kind)9, 8, false},
         {(spw_column_kind)-1, 8, false},
     };
     static const spw_column_type GOOD[] = {
-        {SPW_COLUMN_FIXED, 1, false},  {SPW_COLUMN_FIXED, UINT32_MAX, true},
-        {SPW_COLUMN_BITS, 0, true},    {SPW_COLUMN_BINARY, 4, false},
-        {SPW_COLUMN_BINARY, 8, false},
+        {SPW_COLUMN_FIXED, 1, false}, {SPW_COLUMN_FIXED, UINT32_MAX, true},
+        {SPW_COLUMN_BITS, 0, true},   {SPW_COLUMN_BINARY, 4, false},
+        {SPW_COLUMN_BLOB, 0, false},  {SPW_COLUMN_BINARY, 8, false},
     };
     spw_error error;
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         assert_status(spw__column_type_check(&BAD[i], i, &error), INVALID_ARGUMENT);
     assert_string_equal(error.message,
-                        "column 6: no column of kind -1 has items of 8 bytes");
+                        "column 8: no column of kind -1 has items of 8 bytes");
     for (size_t i = 0; i < COUNT_OF(GOOD); i++)
         assert_ok(spw__column_type_check(&GOOD[i], i, &error));
 }

@@ -38,6 +38,28 @@ static void close_fixture(fixture *f)
     counted_context_close(&f->counted);
 }
 
+/* The blobs of a partition, one after another. */
+static void check_blobs(const fixture *f, uint32_t partition,
+                        const spw_column_place *places)
+{
+    for (size_t c = 0; c < f->tables[0].column_count; c++) {
+        if (f->tables[0].types[c].kind != SPW_COLUMN_BLOB)
+            continue;
+        uint64_t at = 0;
+        for (size_t i = 0; i < TABLES; i++) {
+            const uint8_t *blob;
+            size_t size =
+                shuffle_table_blob(&f->tables[i].columns[c], partition, &blob);
+            assert_in_range(size, 0, places[c].data_size - at);
+            if (size > 0)
+                assert_memory_equal((uint8_t *)places[c].data + at, blob, size);
+            at += size;
+        }
+        assert_int_equal(at, places[c].data_size);
+        assert_int_equal(at, places[c].data_begin);
+    }
+}
+
 /* The rows of a partition, in the order of tables and of rows in them. */
 static void check_joined(const fixture *f, uint32_t partition,
                          const spw_column_place *places, uint64_t rows)
@@ -48,6 +70,7 @@ static void check_joined(const fixture *f, uint32_t partition,
             if (f->tables[i].ids[row] == partition)
                 shuffle_places_check_row(places, &f->tables[i], row, at++);
     assert_int_equal(at, rows);
+    check_blobs(f, partition, places);
 }
 
 static void shards_of_several_tables_become_columns(void **state)
@@ -110,7 +133,7 @@ static void shards_can_be_read_at_any_address(void **state)
             shard.data = moved + lead + (tables.begins[p] - from);
             spw_column_place places[TABLE_COLUMNS_MAX];
             shuffle_places_open(places, table->types, table->column_count, shard.rows,
-                                shard.binary_bytes);
+                                shard.counts);
             assert_ok(spw_shards_read(table->types, table->column_count, &shard, 1, 0,
                                       shard.rows, places, NULL));
             uint64_t at = 0;
@@ -198,7 +221,7 @@ static void a_shard_of_another_size_is_corrupt(void **state)
         spw_shard shards[2] = {{0},
                                {SHARD, CASES[i].size, CASES[i].rows, CASES[i].bytes}};
         static const uint64_t none = 0;
-        shards[0].binary_bytes = &none;
+        shards[0].counts = &none;
         places_of_three p;
         spw_error error;
         uint64_t rows = 99, bytes = 99;
@@ -265,7 +288,7 @@ static void places_without_room_are_refused_untouched(void **state)
     assert_string_equal(error.message, "shard 1 has no address");
     assert_status(spw_shards_read(TYPES, 2, &unsaid, 1, 0, 3, p.places, &error),
                   INVALID_ARGUMENT);
-    assert_string_equal(error.message, "shard 0 does not say the bytes of column 1");
+    assert_string_equal(error.message, "shard 0 does not say the count of column 1");
     const struct {
         size_t column;
         spw_column_place place;
@@ -275,7 +298,10 @@ static void places_without_room_are_refused_untouched(void **state)
         {0, {.values = p.numbers}, "the place of column 0 has no validity bitmap"},
         {0,
          {.values = p.numbers, .validity = &p.validity, .data_size = 1},
-         "the place of column 0 has data, which only binary ones have"},
+         "the place of column 0 has data, which only binary ones and blobs have"},
+        {0,
+         {.values = p.numbers, .validity = &p.validity, .data_begin = 1},
+         "the place of column 0 has a begin, which only blobs have"},
         {1,
          {.values = p.offsets, .data = p.data, .data_size = 4, .validity = &p.validity},
          "the place of column 1 has a validity bitmap that its type does not have"},
@@ -328,6 +354,39 @@ static void offsets_of_four_bytes_count_two_gigabytes(void **state)
     assert_int_equal(bytes, 1ull << 31);
 }
 
+static void blobs_are_joined_without_gaps(void **state)
+{
+    (void)state;
+    static const uint64_t three = 3, none = 0, six = 6;
+    const spw_column_type type = {SPW_COLUMN_BLOB, 0, false};
+    const spw_shard shards[] = {
+        {"abc\0\0\0\0", 8, 2, &three}, {"", 0, 1, &none}, {"defghi\0", 8, 1, &six}};
+    char data[12] = "            ";
+    spw_column_place place = {.data = data, .data_size = 12};
+    spw_error error;
+    uint64_t rows, bytes;
+    assert_ok(spw_shards_measure(&type, 1, shards, 3, &rows, &bytes, &error));
+    assert_int_equal(rows, 4);
+    assert_int_equal(bytes, 9);
+    assert_ok(spw_shards_read(&type, 1, shards, 3, 0, 4, &place, &error));
+    assert_memory_equal(data, "abcdefghi   ", 12);
+    assert_int_equal(place.data_begin, 9);
+    assert_status(spw_shards_read(&type, 1, shards + 2, 1, 4, 5, &place, &error),
+                  INVALID_ARGUMENT);
+    assert_string_equal(error.message, "the place of column 0 has 12 bytes for data, "
+                                       "too few for 6 after 9");
+    assert_ok(spw_shards_read(&type, 1, shards, 1, 4, 6, &place, &error));
+    assert_memory_equal(data, "abcdefghiabc", 12);
+    place = (spw_column_place){.values = data, .data = data, .data_size = 12};
+    assert_status(spw_shards_read(&type, 1, shards, 1, 0, 6, &place, &error),
+                  INVALID_ARGUMENT);
+    assert_string_equal(error.message,
+                        "the place of column 0 has values, which blobs do not have");
+    const spw_shard lie = {"abc\0\0\0\0", 8, 0, &three};
+    assert_status(spw_shards_measure(&type, 1, &lie, 1, &rows, &bytes, &error),
+                  CORRUPT);
+}
+
 static void nothing_at_all_can_be_joined(void **state)
 {
     (void)state;
@@ -360,6 +419,7 @@ int main(void)
         cmocka_unit_test(ends_that_lie_are_corrupt),
         cmocka_unit_test(places_without_room_are_refused_untouched),
         cmocka_unit_test(offsets_of_four_bytes_count_two_gigabytes),
+        cmocka_unit_test(blobs_are_joined_without_gaps),
         cmocka_unit_test(nothing_at_all_can_be_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static void the_example_has_the_bytes_of_its_document(void **state)
     assert_memory_equal(spw_buffer_data(range.buffer), EXPECTED, sizeof EXPECTED);
     assert_memory_equal(range.begins, ((uint64_t[]){0, 32, 72, 72}), 32);
     assert_memory_equal(range.rows, ((uint32_t[]){2, 3, 0}), 12);
-    assert_memory_equal(range.binary_bytes, ((uint64_t[]){4, 4, 0}), 24);
+    assert_memory_equal(range.counts, ((uint64_t[]){4, 4, 0}), 24);
     spw_split_free(split);
     counted_context_close(&counted);
 }
@@ -249,7 +249,7 @@ static void there_may_be_very_many_partitions(void **state)
     spw_split_read_shard(split, (1u << 24) - 1, &shard);
     assert_int_equal(shard.rows, 2);
     assert_memory_equal(shard.data, ((uint32_t[]){1, 3}), 8);
-    assert_null(shard.binary_bytes);
+    assert_null(shard.counts);
     spw_split_read_shard(split, 77, &shard);
     assert_int_equal(shard.rows, 0);
     assert_int_equal(shard.size, 0);
@@ -332,7 +332,7 @@ static void splits(void **state)
     unsigned seed = 4;
     spw_split *split = NULL;
     shuffle_table table = {.column_count = 3,
-                           .binary_count = 1,
+                           .counts_per_shard = 1,
                            .types = {{SPW_COLUMN_FIXED, 8, true},
                                      {SPW_COLUMN_BINARY, 4, false},
                                      {SPW_COLUMN_BITS, 0, true}}};

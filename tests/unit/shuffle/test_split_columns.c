@@ -10,10 +10,10 @@ static const int32_t OFFSETS[6] = {0, 2, 2, 5, 9, 9};
 
 static spw_status check(const spw_column *column, spw_error *error)
 {
-    size_t binary_count;
+    size_t counts_per_shard;
     spw_column columns[2] = {{.type = {SPW_COLUMN_FIXED, 8, false}, .values = ITEMS},
                              *column};
-    return spw__split_columns_check(columns, 2, 4, 2, &binary_count, error);
+    return spw__split_columns_check(columns, 2, 4, 2, &counts_per_shard, error);
 }
 
 static void what_cannot_be_read_is_refused_by_its_number(void **state)
@@ -33,6 +33,8 @@ static void what_cannot_be_read_is_refused_by_its_number(void **state)
          "column 1 has no bits to skip"},
         {{.type = bits, .values = ITEMS, .stride = 8},
          "column 1 has a stride, which only fixed ones have"},
+        {{.type = {SPW_COLUMN_BLOB, 0, false}, .values = ITEMS, .offset = 1},
+         "column 1 has no rows to skip"},
         {{.type = fixed, .values = ITEMS, .stride = 7},
          "column 1 has a stride that is smaller than an item"},
         {{.type = fixed, .values = ITEMS, .stride = PTRDIFF_MAX / 4 + 1},
@@ -54,7 +56,7 @@ static void what_cannot_be_read_is_refused_by_its_number(void **state)
         {{.type = fixed, .values = ITEMS, .validity = ITEMS},
          "column 1 has a validity bitmap that its type does not have"},
         {{.type = fixed, .values = ITEMS, .data = ITEMS},
-         "column 1 has data, which only binary ones have"},
+         "column 1 has data, which only binary ones and blobs have"},
         {{.type = binary, .values = OFFSETS, .data_size = 9},
          "column 1 has data without an address"},
         {{.type = binary, .values = OFFSETS, .data = ITEMS, .data_size = UINT64_MAX},
@@ -73,14 +75,51 @@ static void what_cannot_be_read_is_refused_by_its_number(void **state)
     assert_ok(check(&(spw_column){.type = binary, .values = OFFSETS}, &error));
 }
 
+static void blobs_of_partitions_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t offsets[4];
+        const char *message;
+    } CASES[] = {
+        {{2, 5, 5, 9}, NULL},
+        {{0, 4, 3, 9},
+         "column 7, partition 1: offsets 4 and 3 are no range of its 9 bytes of data"},
+        {{0, 4, 4, 10},
+         "column 7, partition 2: offsets 4 and 10 are no range of its 9 bytes of data"},
+        {{0, 4, 5, 9}, "column 7 has bytes for partition 1, which has no rows"},
+    };
+    static const uint32_t ROWS[3] = {1, 0, 7};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw_column column = {.type = {SPW_COLUMN_BLOB, 0, false},
+                             .values = CASES[i].offsets,
+                             .data = "nine byte",
+                             .data_size = 9};
+        uint64_t counts[6] = {0, 100, 0, 100, 0, 100};
+        spw_error error;
+        spw_status status =
+            spw__split_blobs_count(&column, 7, 3, ROWS, counts, 2, &error);
+        if (CASES[i].message == NULL) {
+            assert_ok(status);
+            assert_memory_equal(counts, ((uint64_t[]){3, 100, 0, 100, 4, 100}), 48);
+            continue;
+        }
+        assert_status(status, INVALID_ARGUMENT);
+        assert_string_equal(error.message, CASES[i].message);
+    }
+    const spw_column unsaid = {.type = {SPW_COLUMN_BLOB, 0, false}};
+    assert_status(spw__split_blobs_count(&unsaid, 7, 3, ROWS, NULL, 2, NULL),
+                  INVALID_ARGUMENT);
+}
+
 static void what_may_be_larger_than_the_address_space_is_refused(void **state)
 {
     (void)state;
-    size_t binary_count;
+    size_t counts_per_shard;
     spw_error error;
     spw_column wide = {.type = {SPW_COLUMN_FIXED, UINT32_MAX, true}, .values = ITEMS};
     assert_status(spw__split_columns_check(&wide, 1, UINT32_MAX,
-                                           SPW_PARTITION_COUNT_MAX, &binary_count,
+                                           SPW_PARTITION_COUNT_MAX, &counts_per_shard,
                                            &error),
                   INVALID_ARGUMENT); /* it is so already where it stands */
     spw_column two[2] = {{.type = {SPW_COLUMN_BINARY, 8, false},
@@ -91,9 +130,9 @@ static void what_may_be_larger_than_the_address_space_is_refused(void **state)
                           .values = ITEMS,
                           .data = ITEMS,
                           .data_size = PTRDIFF_MAX / 2}};
-    assert_ok(spw__split_columns_check(two, 1, 4, 1, &binary_count, &error));
-    assert_int_equal(binary_count, 1);
-    assert_status(spw__split_columns_check(two, 2, 4, 1, &binary_count, &error),
+    assert_ok(spw__split_columns_check(two, 1, 4, 1, &counts_per_shard, &error));
+    assert_int_equal(counts_per_shard, 1);
+    assert_status(spw__split_columns_check(two, 2, 4, 1, &counts_per_shard, &error),
                   LIMIT_EXCEEDED);
     assert_string_equal(error.message, "the columns up to 1 may have more bytes than "
                                        "the address space");
@@ -150,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_read_is_refused_by_its_number),
+        cmocka_unit_test(blobs_of_partitions_are_counted),
         cmocka_unit_test(what_may_be_larger_than_the_address_space_is_refused),
         cmocka_unit_test(offsets_that_leave_the_data_are_refused_by_row),
     };

@@ -54,7 +54,7 @@ static void *noise(size_t size)
 static void make_inputs(void)
 {
     for (size_t i = 0; i < COLUMNS; i++)
-        wide[i] = (spw_column){.type = {SPW_COLUMN_FIXED, 8, false},
+        wide[i] = (spw_column){.type = {SPW_COLUMN_FIXED, 8, false, 0},
                                .values = noise(ROWS * 8)};
     const uint64_t *numbers = wide[0].values;
     for (size_t c = 0; c < COUNTS; c++)
@@ -158,21 +158,23 @@ static void print_kinds(int rounds)
         const char *name;
         spw_column column;
     } kinds[KINDS] = {
-        {"4 bytes", {.type = {SPW_COLUMN_FIXED, 4, false}, .values = wide[1].values}},
-        {"8 bytes", {.type = {SPW_COLUMN_FIXED, 8, false}, .values = wide[1].values}},
+        {"4 bytes",
+         {.type = {SPW_COLUMN_FIXED, 4, false, 0}, .values = wide[1].values}},
+        {"8 bytes",
+         {.type = {SPW_COLUMN_FIXED, 8, false, 0}, .values = wide[1].values}},
         {"8 of matrix",
-         {.type = {SPW_COLUMN_FIXED, 8, false},
+         {.type = {SPW_COLUMN_FIXED, 8, false, 0},
           .values = noise((size_t)ROWS * 8 * COLUMNS),
           .stride = 8 * COLUMNS}},
         {"8, validity",
-         {.type = {SPW_COLUMN_FIXED, 8, true},
+         {.type = {SPW_COLUMN_FIXED, 8, true, 0},
           .values = wide[1].values,
           .validity = wide[2].values}},
         {"16 bytes",
-         {.type = {SPW_COLUMN_FIXED, 16, false}, .values = noise(ROWS * 16)}},
-        {"bits", {.type = {SPW_COLUMN_BITS, 0, false}, .values = wide[1].values}},
+         {.type = {SPW_COLUMN_FIXED, 16, false, 0}, .values = noise(ROWS * 16)}},
+        {"bits", {.type = {SPW_COLUMN_BITS, 0, false, 0}, .values = wide[1].values}},
         {"strings",
-         {.type = {SPW_COLUMN_BINARY, 8, false},
+         {.type = {SPW_COLUMN_BINARY, 8, false, 0},
           .values = offsets,
           .data = noise((size_t)ROWS * STRING_BYTES),
           .data_size = (uint64_t)ROWS * STRING_BYTES}}};

@@ -12,8 +12,11 @@
 
 #include "spillway/buffer.h"
 
-/* More are refused. Rows of a table are counted in 32 bits. */
+/* More are refused. Rows of a table, and items of a list column of a table, are counted
+ * in 32 bits. */
 #define SPW_PARTITION_COUNT_MAX ((uint32_t)1 << 24)
+/* Lists in lists: more are refused. */
+#define SPW_COLUMN_DEPTH_MAX 64
 
 typedef enum spw_column_kind {
     SPW_COLUMN_FIXED = 1,  /* items of one size, whatever they are */
@@ -21,36 +24,44 @@ typedef enum spw_column_kind {
     SPW_COLUMN_BINARY = 3, /* bytes of any length, and offsets into them */
     /* Bytes of any length for a partition instead of a row, such as what somebody else
      * has written its rows as. */
-    SPW_COLUMN_BLOB = 4
+    SPW_COLUMN_BLOB = 4,
+    /* Any number of items a row, which are rows of the columns inside, and offsets. */
+    SPW_COLUMN_LIST = 5,
+    SPW_COLUMN_FIXED_LIST = 6 /* the same number of items in each row */
 } spw_column_kind;
 
-/* What both ends have to agree on; the bytes of a shard do not say it. */
+/* What both ends have to agree on; the bytes of a shard do not say it. Columns inside
+ * of a list follow it, and then comes the next one beside it. A struct is no column:
+ * its members are, and a BITS column for which of its rows have a value. */
 typedef struct spw_column_type {
     spw_column_kind kind;
-    uint32_t item_size; /* FIXED: of an item, 1 or more; BINARY: of an offset, 4 or 8
-                         * (signed; each end has its own); BITS, BLOB: 0 */
-    bool has_validity;  /* a bitmap says which rows have a value; not of BLOB */
+    uint32_t item_size;     /* FIXED: of an item, 1 or more; BINARY, LIST: of an offset,
+                             * 4 or 8 (signed; each end has its own); BITS, BLOB: 0;
+                             * FIXED_LIST: items of a row, 0 or more */
+    bool has_validity;      /* a bitmap says which rows have a value; not of BLOB */
+    uint32_t inner_columns; /* LIST, FIXED_LIST: how many of those that follow are
+                             * inside, at any depth; BLOB is not among them */
 } spw_column_type;
 
 /* A column to be split: memory of the caller's. */
 typedef struct spw_column {
     spw_column_type type;
     uint64_t offset; /* rows of all its memory before the first one; BLOB: 0 */
-    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows; BLOB: offsets
-     * of 8 bytes, one more than partitions. */
+    /* FIXED: items; BITS: a bitmap; BINARY, LIST: offsets, one more than rows; BLOB:
+     * offsets of 8 bytes, one more than partitions; FIXED_LIST: NULL. */
     const void *values;
     /* FIXED: bytes from one item to the next, as in a column of a matrix whose rows lie
      * side by side; at least item_size; 0: items lie side by side. */
     uint64_t stride;
     uint64_t values_bit_offset; /* BITS: bits before the bitmap's row 0 */
     const void *data;           /* BINARY, BLOB: what the offsets point into */
-    uint64_t data_size;
-    const void *validity; /* a bitmap, 1: has a value; NULL: every row has one */
+    uint64_t data_size;         /* its bytes; LIST: rows of the columns inside */
+    const void *validity;       /* a bitmap, 1: has a value; NULL: every row has one */
     uint64_t validity_bit_offset; /* bits before its row 0 */
 } spw_column;
 
 /* One partition's rows of one table. What its rows do not say of a column's size is its
- * count: bytes of BINARY and BLOB; columns of other kinds have none. */
+ * count: bytes of BINARY and BLOB, items of LIST; columns of other kinds have none. */
 typedef struct spw_shard {
     const void *data;
     uint64_t size; /* bytes */
@@ -116,10 +127,11 @@ SPW_EXPORT void spw_split_read_shard(const spw_split *split, uint32_t partition,
 
 /* Where rows go when they are joined: memory of the caller's, for a column each. */
 typedef struct spw_column_place {
-    /* FIXED: items; BITS: a bitmap; BINARY: offsets, one more than rows; BLOB: none. */
+    /* FIXED: items; BITS: a bitmap; BINARY, LIST: offsets, one more than rows; others:
+     * NULL. */
     void *values;
     void *data;          /* BINARY, BLOB; NULL if there is no room for any */
-    uint64_t data_size;  /* the bytes there is room for */
+    uint64_t data_size;  /* bytes there is room for; LIST: items, in places inside */
     uint64_t data_begin; /* BLOB: bytes that data has; joining adds to it */
     void *validity;      /* a bitmap, for a type that has one; NULL otherwise */
 } spw_column_place;
@@ -140,7 +152,9 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_shards_measure(
  * nothing behind that is touched. To join in several calls, each begins where the one
  * before it ended, with the same places: a BINARY column goes on after the bytes that
  * offset first_row says, and only at first_row 0 is its first offset written; a BLOB
- * column goes on at data_begin, one blob after another without a gap.
+ * column goes on at data_begin, one blob after another without a gap. What is inside of
+ * a LIST goes on after the items that offset first_row says, and has room for data_size
+ * items; inside of a FIXED_LIST all is as many times as much as it has items a row.
  * Borrows: all arguments, during the call. room_rows is what the places have room for,
  * those before first_row included. What the shards and places have of memory may be
  * anywhere, but not in each other.

@@ -14,6 +14,7 @@
 #include "shuffle/shard_layout.h"
 #include "shuffle/split_columns.h"
 #include "shuffle/split_gather.h"
+#include "shuffle/split_level.h"
 
 struct spw_split {
     spw_context *context; /* one reference */
@@ -136,36 +137,70 @@ static spw_status count_rows(const spw__split_job *job, uint32_t *rows,
     return SPW_STATUS_OK;
 }
 
-static spw_status count_columns(const spw__split_job *job, uint64_t *counts,
-                                spw_error *error)
+/* See that the columns of a level can be read, and count what is in them. */
+static spw_status count_columns(const spw__split_job *job,
+                                const spw__split_level *level, uint64_t *counts,
+                                uint64_t *bytes, spw_error *error)
 {
     const spw__split_tables *tables = &job->tables;
-    size_t stride = tables->counts_per_shard;
     spw_status status = SPW_STATUS_OK;
-    for (size_t i = 0; i < job->column_count && status == SPW_STATUS_OK; i++) {
-        const spw_column *column = &job->columns[i];
-        if (!spw__column_has_count(&column->type))
-            continue;
-        if (column->type.kind == SPW_COLUMN_BINARY)
-            status = spw__split_column_sum(column, i, job->row_count, job->ids, counts,
-                                           stride, error);
-        else
-            status = spw__split_blobs_count(column, i, tables->partition_count,
-                                            tables->rows, counts, stride, error);
-        counts++;
+    for (spw__level_column at = spw__level_begin(level);
+         at.column < level->end && status == SPW_STATUS_OK; spw__level_next(job, &at)) {
+        const spw_column *column = &job->columns[at.column];
+        status =
+            spw__split_column_check(column, at.column, level->first, level->row_count,
+                                    tables->partition_count, bytes, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        if (spw__column_has_offsets(&column->type))
+            status = spw__split_column_sum(
+                column, at.column, level->first, level->row_count, level->ids,
+                counts + at.number, tables->counts_per_shard, error);
+        else if (column->type.kind == SPW_COLUMN_BLOB)
+            status = spw__split_blobs_count(column, at.column, tables->partition_count,
+                                            tables->rows, counts + at.number,
+                                            tables->counts_per_shard, error);
     }
     return status;
 }
 
-static uint64_t shard_bytes(const spw__split_job *job, size_t partition)
+/* The same for what is inside of them too. As deep as lists are, which is limited. */
+static spw_status count_level(const spw__split_job *job, const spw__split_level *level,
+                              uint64_t *counts, uint64_t *bytes, spw_error *error)
 {
-    const spw__split_tables *tables = &job->tables;
-    const uint64_t *counts = tables->counts + partition * tables->counts_per_shard;
+    spw_status status = count_columns(job, level, counts, bytes, error);
+    for (spw__level_column at = spw__level_begin(level);
+         at.column < level->end && status == SPW_STATUS_OK; spw__level_next(job, &at)) {
+        spw__split_level inner;
+        const spw_column_type *type = &job->columns[at.column].type;
+        /* The items of a list are counted, whatever they are. */
+        if (type->inner_columns == 0 && type->kind != SPW_COLUMN_LIST)
+            continue;
+        status = spw__split_level_open(job, level, at.column, at.number, &inner, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        status = count_level(job, &inner, counts, bytes, error);
+        spw__split_level_close(&inner);
+    }
+    return status;
+}
+
+/* Of columns of so many rows, and what is inside of them. counts goes on to the next
+ * one that is not theirs. */
+static uint64_t shard_bytes(const spw_column *columns, size_t column_count,
+                            uint32_t rows, const uint64_t **counts)
+{
     uint64_t size = 0;
-    for (size_t i = 0; i < job->column_count; i++) {
-        const spw_column_type *type = &job->columns[i].type;
-        uint64_t count = spw__column_has_count(type) ? *counts++ : 0;
-        size += spw__shard_parts_of(type, tables->rows[partition], count).end;
+    for (size_t i = 0; i < column_count; i++) {
+        const spw_column_type *type = &columns[i].type;
+        uint64_t count = spw__column_has_count(type) ? *(*counts)++ : 0;
+        size += spw__shard_parts_of(type, rows, count).end;
+        if (type->inner_columns == 0)
+            continue;
+        uint64_t inner_rows = spw__column_inner_rows(type, rows, count);
+        size += shard_bytes(columns + i + 1, type->inner_columns, (uint32_t)inner_rows,
+                            counts);
+        i += type->inner_columns;
     }
     return size;
 }
@@ -176,10 +211,13 @@ static bool lay_out(const spw__split_job *job, const spw_split_range *range,
 {
     bool has_rows = false;
     for (uint32_t p = 0; p < range->partition_count; p++) {
-        bool is_empty = range->rows[p] == 0;
-        begins[p + 1] =
-            begins[p] + (is_empty ? 0 : shard_bytes(job, range->first_partition + p));
-        has_rows |= !is_empty;
+        const uint64_t *counts = range->counts + (size_t)p * range->counts_per_shard;
+        uint64_t bytes = 0;
+        if (range->rows[p] > 0)
+            bytes =
+                shard_bytes(job->columns, job->column_count, range->rows[p], &counts);
+        begins[p + 1] = begins[p] + bytes;
+        has_rows |= range->rows[p] > 0;
     }
     return has_rows;
 }
@@ -210,8 +248,10 @@ static spw_status fill(spw_split *split, spw__split_job *job, size_t counts_per_
         return status;
     job->tables = split->tables;
     status = count_rows(job, tables.rows, error);
+    uint64_t bytes = 0;
+    spw__split_level outermost = spw__split_level_outermost(job);
     if (status == SPW_STATUS_OK)
-        status = count_columns(job, tables.counts, error);
+        status = count_level(job, &outermost, tables.counts, &bytes, error);
     if (status == SPW_STATUS_OK)
         status = make_buffers(job, &tables, error);
     if (status != SPW_STATUS_OK)
@@ -227,8 +267,9 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
     size_t counts_per_shard = 0;
     spw_status status = check_counts(row_count, partitions, error);
     if (status == SPW_STATUS_OK)
-        status = spw__split_columns_check(columns, column_count, row_count,
-                                          partitions->count, &counts_per_shard, error);
+        status = spw__column_types_check(column_count > 0 ? &columns[0].type : NULL,
+                                         sizeof *columns, column_count,
+                                         &counts_per_shard, error);
     if (status != SPW_STATUS_OK)
         return status;
     spw_split *split = spw__allocate(context, sizeof *split, _Alignof(spw_split));

@@ -16,6 +16,7 @@
 #include "shuffle/numbers.h"
 #include "shuffle/shard_layout.h"
 #include "shuffle/split_columns.h"
+#include "shuffle/split_level.h"
 
 enum {
     BLOCK_ROWS_MIN = 1 << 15,
@@ -30,9 +31,10 @@ enum {
 
 typedef struct splitter {
     const spw__split_job *job;
+    const spw__split_level *level;
+    uint8_t **begins;   /* of the level in each partition that has rows of it */
     spw_buffer *memory; /* of all that follows */
-    uint8_t **begins;   /* by partition; of those that have rows */
-    uint8_t **next;
+    uint8_t **next;     /* by partition */
     uint32_t *rows_before;
     uint32_t *ends; /* where a partition's run ends in order */
     uint32_t *order;
@@ -52,49 +54,37 @@ typedef struct run {
 #define BEFORE_FIRST_RUN ((run){.partition = SIZE_MAX})
 
 /* All blocks but the last have the same size, and that one about as much. */
-static size_t choose_block_rows(const spw__split_job *job)
+static size_t choose_block_rows(const spw__split_job *job,
+                                const spw__split_level *level)
 {
     uint64_t most = (uint64_t)job->tables.partition_count * RUN_ROWS;
     if (most < BLOCK_ROWS_MIN)
         most = BLOCK_ROWS_MIN;
     if (most > BLOCK_ROWS_MAX)
         most = BLOCK_ROWS_MAX;
-    uint64_t blocks = (job->row_count + most - 1) / most;
-    return (size_t)((job->row_count + blocks - 1) / blocks);
-}
-
-/* No arithmetic on the address of a buffer that is not there. */
-static void find_begins(splitter *s)
-{
-    const spw__split_tables *tables = &s->job->tables;
-    for (uint32_t i = 0; i < tables->range_count; i++) {
-        const spw_split_range *range = &tables->ranges[i];
-        uint8_t *data = range->buffer != NULL ? spw_buffer_data(range->buffer) : NULL;
-        for (uint32_t p = 0; p < range->partition_count; p++)
-            s->begins[range->first_partition + p] =
-                data != NULL ? data + range->begins[p] : NULL;
-    }
+    uint64_t blocks = (level->row_count + most - 1) / most;
+    return (size_t)((level->row_count + blocks - 1) / blocks);
 }
 
 static spw_status splitter_init(splitter *s, const spw__split_job *job,
+                                const spw__split_level *level, uint8_t **begins,
                                 spw_error *error)
 {
     size_t partitions = job->tables.partition_count;
-    size_t block_rows = choose_block_rows(job);
-    size_t bytes = partitions * (2 * sizeof *s->next + 2 * sizeof *s->rows_before) +
+    size_t block_rows = choose_block_rows(job, level);
+    size_t bytes = partitions * (sizeof *s->next + 2 * sizeof *s->rows_before) +
                    (block_rows + AHEAD_ROWS) * sizeof *s->order;
-    *s = (splitter){.job = job, .block_rows = block_rows};
+    *s = (splitter){
+        .job = job, .level = level, .begins = begins, .block_rows = block_rows};
     spw_status status =
         spw_buffer_create(job->context, bytes, SPW_CHARGE_HELD, &s->memory, error);
     if (status != SPW_STATUS_OK)
         return status;
-    s->begins = spw_buffer_data(s->memory);
-    s->next = s->begins + partitions;
+    s->next = spw_buffer_data(s->memory);
     s->rows_before = (uint32_t *)(s->next + partitions);
     s->ends = s->rows_before + partitions;
     s->order = s->ends + partitions;
     memset(s->rows_before, 0, partitions * sizeof *s->rows_before);
-    find_begins(s);
     return SPW_STATUS_OK;
 }
 
@@ -103,10 +93,10 @@ static spw_status splitter_init(splitter *s, const spw__split_job *job,
 static void sort_block(splitter *s)
 {
     const spw__split_job *job = s->job;
-    const uint32_t *ids = job->ids + s->block;
+    const uint32_t *ids = s->level->ids + s->block;
     size_t partitions = job->tables.partition_count;
-    if (s->block_rows == job->row_count) {
-        memcpy(s->ends, job->tables.rows, partitions * sizeof *s->ends);
+    if (s->block_rows == s->level->row_count) {
+        memcpy(s->ends, s->level->rows, partitions * sizeof *s->ends);
     } else {
         memset(s->ends, 0, partitions * sizeof *s->ends);
         for (size_t i = 0; i < s->block_rows; i++)
@@ -133,7 +123,7 @@ static inline bool next_run(const splitter *s, run *r)
         r->begin = r->end;
         r->end = s->ends[r->partition];
     } while (r->begin == r->end);
-    r->rows = s->job->tables.rows[r->partition];
+    r->rows = s->level->rows[r->partition];
     r->rows_before = s->rows_before[r->partition];
     return true;
 }
@@ -208,6 +198,22 @@ static void gather_binary(splitter *s, const spw__binary_source *source, size_t 
     }
 }
 
+/* Of a list: what its ends count is moved with the columns inside. */
+static void gather_ends(splitter *s, const uint8_t *offsets, uint32_t size)
+{
+    for (run r = BEFORE_FIRST_RUN; next_run(s, &r);) {
+        uint8_t *ends = next_part(s, &r, r.rows * (uint64_t)sizeof(uint32_t));
+        size_t row = r.rows_before;
+        uint64_t end = row > 0 ? spw__number_at(ends, 4, row - 1) : 0;
+        for (uint32_t i = r.begin; i < r.end; i++, row++) {
+            uint64_t from = s->order[i];
+            end += spw__number_at(offsets, size, from + 1) -
+                   spw__number_at(offsets, size, from);
+            spw__number_put(ends, 4, row, end);
+        }
+    }
+}
+
 static void touch(const void *bytes, uint64_t from, uint64_t size)
 {
     if (size <= TOUCH_BYTES_MAX)
@@ -217,11 +223,12 @@ static void touch(const void *bytes, uint64_t from, uint64_t size)
 /* Bitmaps are small enough to stay in the cache anyway. */
 static void touch_column(const splitter *s, const spw_column *column)
 {
-    uint64_t first = column->offset + s->block;
+    uint64_t first = column->offset + s->level->first + s->block;
     uint32_t size = column->type.item_size;
     uint64_t stride = spw__split_column_stride(column);
-    if (column->type.kind == SPW_COLUMN_BLOB)
-        return; /* read from end to end */
+    if (column->type.kind == SPW_COLUMN_BLOB ||
+        column->type.kind == SPW_COLUMN_FIXED_LIST)
+        return; /* read from end to end; nothing to read */
     if (column->type.kind != SPW_COLUMN_BITS && stride <= TOUCH_ITEM_BYTES_MAX)
         touch(column->values, first * stride, s->block_rows * stride - (stride - size));
     if (column->type.kind != SPW_COLUMN_BINARY || column->data == NULL)
@@ -233,7 +240,7 @@ static void touch_column(const splitter *s, const spw_column *column)
 
 static void gather_column(splitter *s, const spw_column *column, size_t number)
 {
-    uint64_t first = column->offset + s->block;
+    uint64_t first = column->offset + s->level->first + s->block;
     uint32_t size = column->type.item_size;
     const uint8_t *values = column->values;
     if (column->type.has_validity)
@@ -246,10 +253,16 @@ static void gather_column(splitter *s, const spw_column *column, size_t number)
         gather_blobs(s, column, number);
         return;
     }
+    if (column->type.kind == SPW_COLUMN_FIXED_LIST)
+        return;
     size_t stride = (size_t)spw__split_column_stride(column);
     values += first * stride;
     if (column->type.kind == SPW_COLUMN_FIXED) {
         gather_items(s, values, size, stride);
+        return;
+    }
+    if (column->type.kind == SPW_COLUMN_LIST) {
+        gather_ends(s, values, size);
         return;
     }
     spw__binary_source source = {.offsets = values,
@@ -267,31 +280,106 @@ static void gather_block(splitter *s)
     size_t partitions = job->tables.partition_count;
     memcpy(s->next, s->begins, partitions * sizeof *s->next);
     sort_block(s);
-    size_t number = 0;
-    for (size_t i = 0; i < job->column_count; i++) {
-        touch_column(s, &job->columns[i]);
-        gather_column(s, &job->columns[i], number);
-        number += spw__column_has_count(&job->columns[i].type);
+    for (spw__level_column at = spw__level_begin(s->level); at.column < s->level->end;
+         spw__level_next(job, &at)) {
+        touch_column(s, &job->columns[at.column]);
+        gather_column(s, &job->columns[at.column], at.number);
     }
     for (size_t p = 0; p < partitions; p++)
         s->rows_before[p] += s->ends[p] - (p > 0 ? s->ends[p - 1] : 0);
 }
 
-spw_status spw__split_gather(const spw__split_job *job, spw_error *error)
+static spw_status gather_columns(const spw__split_job *job,
+                                 const spw__split_level *level, uint8_t **begins,
+                                 spw_error *error)
 {
-    if (job->row_count == 0)
+    if (level->row_count == 0)
         return SPW_STATUS_OK;
     splitter s;
-    spw_status status = splitter_init(&s, job, error);
+    spw_status status = splitter_init(&s, job, level, begins, error);
     if (status != SPW_STATUS_OK)
         return status;
     size_t block_rows = s.block_rows;
-    for (; s.block < job->row_count; s.block += s.block_rows) {
-        uint64_t left = job->row_count - s.block;
+    for (; s.block < level->row_count; s.block += s.block_rows) {
+        uint64_t left = level->row_count - s.block;
         s.block_rows = left < block_rows ? (size_t)left : block_rows;
         gather_block(&s);
     }
-    spw__gather_end();
     spw_buffer_unref(s.memory);
     return SPW_STATUS_OK;
+}
+
+/* Where what follows a level's columns begins in each shard. */
+static void pass_columns(const spw__split_job *job, const spw__split_level *level,
+                         uint8_t **begins)
+{
+    const spw__split_tables *tables = &job->tables;
+    for (spw__level_column at = spw__level_begin(level); at.column < level->end;
+         spw__level_next(job, &at)) {
+        const spw_column_type *type = &job->columns[at.column].type;
+        for (size_t p = 0; p < tables->partition_count; p++) {
+            uint64_t count = 0;
+            if (level->rows[p] == 0)
+                continue; /* and perhaps no buffer */
+            if (spw__column_has_count(type))
+                count = tables->counts[p * tables->counts_per_shard + at.number];
+            begins[p] += spw__shard_parts_of(type, level->rows[p], count).end;
+        }
+    }
+}
+
+/* As deep as lists are, which is limited. */
+static spw_status gather_level(const spw__split_job *job, const spw__split_level *level,
+                               uint8_t **begins, spw_error *error)
+{
+    spw_status status = gather_columns(job, level, begins, error);
+    bool is_last = true;
+    for (size_t i = level->begin; i < level->end && is_last; i++)
+        is_last = level->begin == 0 && job->columns[i].type.inner_columns == 0;
+    if (status != SPW_STATUS_OK || is_last)
+        return status;
+    pass_columns(job, level, begins);
+    for (spw__level_column at = spw__level_begin(level);
+         at.column < level->end && status == SPW_STATUS_OK; spw__level_next(job, &at)) {
+        spw__split_level inner;
+        if (job->columns[at.column].type.inner_columns == 0)
+            continue;
+        status = spw__split_level_open(job, level, at.column, at.number, &inner, error);
+        if (status != SPW_STATUS_OK)
+            return status;
+        status = gather_level(job, &inner, begins, error);
+        spw__split_level_close(&inner);
+    }
+    return status;
+}
+
+/* No arithmetic on the address of a buffer that is not there. */
+static void find_begins(const spw__split_tables *tables, uint8_t **begins)
+{
+    for (uint32_t i = 0; i < tables->range_count; i++) {
+        const spw_split_range *range = &tables->ranges[i];
+        uint8_t *data = range->buffer != NULL ? spw_buffer_data(range->buffer) : NULL;
+        for (uint32_t p = 0; p < range->partition_count; p++)
+            begins[range->first_partition + p] =
+                data != NULL ? data + range->begins[p] : NULL;
+    }
+}
+
+spw_status spw__split_gather(const spw__split_job *job, spw_error *error)
+{
+    spw_buffer *memory;
+    if (job->row_count == 0)
+        return SPW_STATUS_OK;
+    spw_status status =
+        spw_buffer_create(job->context, job->tables.partition_count * sizeof(uint8_t *),
+                          SPW_CHARGE_HELD, &memory, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    uint8_t **begins = spw_buffer_data(memory);
+    find_begins(&job->tables, begins);
+    spw__split_level outermost = spw__split_level_outermost(job);
+    status = gather_level(job, &outermost, begins, error);
+    spw__gather_end();
+    spw_buffer_unref(memory);
+    return status;
 }

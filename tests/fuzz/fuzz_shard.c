@@ -4,9 +4,11 @@
  * call and in a call for each shard; and its offsets can be followed, so that splitting
  * it again into one partition and joining that gives the same columns.
  *
- * The input: how many columns; for each of them its kind (1 to 4), whether it has
- * validity (128), and a size; how many shards; for each of them rows in four bytes, the
- * count of each column that has one in eight, its size in two, and as many bytes. */
+ * The input: how many columns; for each of them its kind (1 to 6), whether it has
+ * validity (128), a size, and for lists how many columns are inside; how many shards;
+ * for each of them rows in four bytes, the count of each column that has one in eight,
+ * its size in two, and as many bytes.
+ */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@
 #include "memory/byte_reader.h"
 #include "spillway/spillway.h"
 
-enum { COLUMNS_MAX = 4, SHARDS_MAX = 4, ROWS_MAX = 1 << 16, BYTES_MAX = 1 << 20 };
+enum { COLUMNS_MAX = 6, SHARDS_MAX = 4, ROWS_MAX = 1 << 16, BYTES_MAX = 1 << 20 };
 
 static void require(bool condition)
 {
@@ -38,6 +40,12 @@ static uint64_t number(spw__byte_reader *reader, unsigned width)
     return spw__byte_reader_le(reader, width, &value) ? value : 0;
 }
 
+static bool has_count(const spw_column_type *type)
+{
+    return type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB ||
+           type->kind == SPW_COLUMN_LIST;
+}
+
 static void read_types(input *in, spw__byte_reader *reader)
 {
     in->column_count = number(reader, 1) % (COLUMNS_MAX + 1);
@@ -46,8 +54,10 @@ static void read_types(input *in, spw__byte_reader *reader)
         in->types[i] = (spw_column_type){.kind = (spw_column_kind)(how & 127),
                                          .item_size = (uint32_t)number(reader, 1),
                                          .has_validity = (how & 128) != 0};
-        in->counts_per_shard += in->types[i].kind == SPW_COLUMN_BINARY ||
-                                in->types[i].kind == SPW_COLUMN_BLOB;
+        if (in->types[i].kind == SPW_COLUMN_LIST ||
+            in->types[i].kind == SPW_COLUMN_FIXED_LIST)
+            in->types[i].inner_columns = (uint32_t)number(reader, 1);
+        in->counts_per_shard += has_count(&in->types[i]);
     }
 }
 
@@ -89,27 +99,58 @@ static void *zeros(uint64_t size)
 
 static uint64_t values_bytes(const spw_column_type *type, uint64_t rows)
 {
-    if (type->kind == SPW_COLUMN_BITS)
+    switch (type->kind) {
+    case SPW_COLUMN_FIXED:
+        return rows * type->item_size;
+    case SPW_COLUMN_BITS:
         return (rows + 7) / 8;
-    if (type->kind == SPW_COLUMN_BLOB)
-        return 0;
-    return (rows + (type->kind == SPW_COLUMN_BINARY)) * type->item_size;
+    case SPW_COLUMN_BINARY:
+    case SPW_COLUMN_LIST:
+        return (rows + 1) * type->item_size;
+    case SPW_COLUMN_BLOB:
+    case SPW_COLUMN_FIXED_LIST:
+        break;
+    }
+    return 0;
 }
 
-static void make_places(const input *in, uint64_t rows, const uint64_t *bytes,
+/* The rows that each column has, whatever it is in, of what was found right.
+ * Returns: whether that is little. */
+static bool find_rows(const input *in, size_t begin, size_t end, uint64_t rows,
+                      const uint64_t **counts, uint64_t *ret_rows)
+{
+    if (rows > ROWS_MAX)
+        return false;
+    for (size_t i = begin; i < end; i++) {
+        const spw_column_type *type = &in->types[i];
+        uint64_t count = has_count(type) ? *(*counts)++ : 0;
+        ret_rows[i] = rows;
+        if (count > BYTES_MAX)
+            return false;
+        uint64_t items = type->kind == SPW_COLUMN_LIST ? count : rows * type->item_size;
+        if (type->inner_columns > 0 &&
+            !find_rows(in, i + 1, i + 1 + type->inner_columns, items, counts, ret_rows))
+            return false;
+        i += type->inner_columns;
+    }
+    return true;
+}
+
+static void make_places(const input *in, const uint64_t *rows, const uint64_t *counts,
                         spw_column_place *places)
 {
     for (size_t i = 0; i < in->column_count; i++) {
+        const spw_column_type *type = &in->types[i];
         places[i] = (spw_column_place){0};
-        if (in->types[i].kind != SPW_COLUMN_BLOB)
-            places[i].values = zeros(values_bytes(&in->types[i], rows));
-        if (in->types[i].has_validity)
-            places[i].validity = zeros((rows + 7) / 8);
-        if (in->types[i].kind != SPW_COLUMN_BINARY &&
-            in->types[i].kind != SPW_COLUMN_BLOB)
+        if (type->kind != SPW_COLUMN_BLOB && type->kind != SPW_COLUMN_FIXED_LIST)
+            places[i].values = zeros(values_bytes(type, rows[i]));
+        if (type->has_validity)
+            places[i].validity = zeros((rows[i] + 7) / 8);
+        if (!has_count(type))
             continue;
-        places[i].data_size = *bytes++;
-        places[i].data = zeros(places[i].data_size);
+        places[i].data_size = *counts++;
+        if (type->kind != SPW_COLUMN_LIST)
+            places[i].data = zeros(places[i].data_size);
     }
 }
 
@@ -122,40 +163,42 @@ static void free_places(const input *in, spw_column_place *places)
     }
 }
 
-static void require_same(const input *in, uint64_t rows, const spw_column_place *a,
-                         const spw_column_place *b)
+static void require_same(const input *in, const uint64_t *rows,
+                         const spw_column_place *a, const spw_column_place *b)
 {
     for (size_t i = 0; i < in->column_count; i++) {
-        size_t size = (size_t)values_bytes(&in->types[i], rows);
+        size_t size = (size_t)values_bytes(&in->types[i], rows[i]);
         if (size > 0)
             require(memcmp(a[i].values, b[i].values, size) == 0);
         if (a[i].validity != NULL)
-            require(memcmp(a[i].validity, b[i].validity, (size_t)(rows + 7) / 8) == 0);
-        if (a[i].data_size > 0)
+            require(memcmp(a[i].validity, b[i].validity, (size_t)(rows[i] + 7) / 8) ==
+                    0);
+        if (a[i].data != NULL)
             require(memcmp(a[i].data, b[i].data, (size_t)a[i].data_size) == 0);
     }
 }
 
 /* ----- what has to hold of what was joined ----- */
 
-static void join_one_by_one(const input *in, uint64_t rows, const uint64_t *bytes,
-                            const spw_column_place *joined)
+static void join_one_by_one(const input *in, uint64_t rows, const uint64_t *rows_of,
+                            const uint64_t *bytes, const spw_column_place *joined)
 {
     spw_column_place places[COLUMNS_MAX];
     uint64_t first_row = 0;
-    make_places(in, rows, bytes, places);
+    make_places(in, rows_of, bytes, places);
     for (size_t i = 0; i < in->shard_count; i++) {
         require(spw_shards_read(in->types, in->column_count, &in->shards[i], 1,
                                 first_row, rows, places, NULL) == SPW_STATUS_OK);
         first_row += in->shards[i].rows;
     }
     if (in->shard_count > 0)
-        require_same(in, rows, joined, places);
+        require_same(in, rows_of, joined, places);
     free_places(in, places);
 }
 
 static void split_and_join(const input *in, spw_context *context, uint64_t rows,
-                           const uint64_t *bytes, const spw_column_place *joined)
+                           const uint64_t *rows_of, const uint64_t *bytes,
+                           const spw_column_place *joined)
 {
     spw_column columns[COLUMNS_MAX];
     spw_column_place places[COLUMNS_MAX];
@@ -177,28 +220,28 @@ static void split_and_join(const input *in, spw_context *context, uint64_t rows,
     require(spw_split_rows(context, columns, in->column_count, rows, &partitions,
                            &split, NULL) == SPW_STATUS_OK);
     spw_split_read_shard(split, 0, &shard);
-    make_places(in, rows, bytes, places);
+    make_places(in, rows_of, bytes, places);
     require(spw_shards_read(in->types, in->column_count, &shard, 1, 0, rows, places,
                             NULL) == SPW_STATUS_OK);
-    require_same(in, rows, joined, places);
+    require_same(in, rows_of, joined, places);
     free_places(in, places);
     spw_split_free(split);
     free(ids);
 }
 
 static void join(const input *in, spw_context *context, uint64_t rows,
-                 const uint64_t *bytes)
+                 const uint64_t *rows_of, const uint64_t *bytes)
 {
     spw_column_place places[COLUMNS_MAX];
     spw_error error;
-    make_places(in, rows, bytes, places);
+    make_places(in, rows_of, bytes, places);
     spw_status status = spw_shards_read(in->types, in->column_count, in->shards,
                                         in->shard_count, 0, rows, places, &error);
     /* Sizes have been found right, and there is room. */
     require(status == SPW_STATUS_OK || status == SPW_STATUS_CORRUPT);
     if (status == SPW_STATUS_OK) {
-        join_one_by_one(in, rows, bytes, places);
-        split_and_join(in, context, rows, bytes, places);
+        join_one_by_one(in, rows, rows_of, bytes, places);
+        split_and_join(in, context, rows, rows_of, bytes, places);
     }
     free_places(in, places);
 }
@@ -223,13 +266,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     spw_error error;
     spw_status status = spw_shards_measure(in.types, in.column_count, in.shards,
                                            in.shard_count, &rows, bytes, &error);
-    bool is_small = rows <= ROWS_MAX;
-    for (size_t i = 0; i < in.counts_per_shard; i++)
-        is_small = is_small && bytes[i] <= BYTES_MAX;
+    uint64_t rows_of[COLUMNS_MAX] = {0};
+    const uint64_t *counts = bytes;
     if (status != SPW_STATUS_OK)
         require(status == error.status && rows == 0);
-    else if (is_small)
-        join(&in, context, rows, bytes);
+    else if (find_rows(&in, 0, in.column_count, rows, &counts, rows_of))
+        join(&in, context, rows, rows_of, bytes);
 
     clear_shards(&in);
     spw_budget_figures figures;

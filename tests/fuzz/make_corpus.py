@@ -353,9 +353,9 @@ def filled(part: bytes) -> bytes:
 
 def shards() -> dict[str, bytes]:
     """As fuzz_shard.c reads them; docs/shuffle_layout.md has the bytes of a shard."""
-    fixed, bits, binary, blob, validity = 1, 2, 3, 4, 128
+    fixed, bits, binary, blob, a_list, fixed_list, validity = 1, 2, 3, 4, 5, 6, 128
 
-    def columns(*types: tuple[int, int]) -> bytes:
+    def columns(*types: tuple[int, ...]) -> bytes:
         return bytes([len(types)]) + b"".join(bytes(one) for one in types)
 
     def shard(rows: int, sizes: tuple[int, ...], *parts: bytes) -> bytes:
@@ -375,6 +375,10 @@ def shards() -> dict[str, bytes]:
     mixed = shard(
         3, (7,), bytes(range(9)), b"\x07", b"\x02", b"\x06", ends(0, 3, 7), b"abcdefg"
     )
+    lists = columns((a_list, 8, 1), (fixed, 1), (a_list, 4, 1), (fixed, 1))
+    # Ends of both lists stand before what is in them.
+    nested = shard(2, (4, 2), ends(1, 4), ends(1, 2), b"abcd", b"vw")
+    pairs = columns((fixed_list | validity, 2, 2), (bits, 0), (fixed, 1))
     long = shard(
         70, (70,), bytes(range(210)), *[b"\x55" * 9] * 3, ends(*range(1, 71)), b"x" * 70
     )
@@ -395,6 +399,14 @@ def shards() -> dict[str, bytes]:
         "blobs": columns((blob, 0), (fixed, 1))
         + b"\2"
         + shard(3, (5,), b"abcde", b"xyz") * 2,
+        "lists": lists + b"\2" + nested * 2,
+        "list_ends_short": lists
+        + b"\1"
+        + shard(2, (4, 2), ends(1, 3), b"abcd", ends(1, 2), b"vw"),
+        "list_of_too_many": lists + b"\1" + shard(2, (2**32, 2), ends(1, 4)),
+        "fixed_lists": pairs + b"\2" + shard(2, (), b"\x03", b"\x05", b"abcd") * 2,
+        "fixed_list_of_too_many": pairs + b"\1" + shard(2**31, (), b"\x03", b"abcd"),
+        "tree_too_short": columns((a_list, 4, 2), (fixed, 1)) + b"\1" + nested,
         "odd_offsets": columns((binary, 5)) + b"\1" + words,
     }
 

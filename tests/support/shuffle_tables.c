@@ -21,37 +21,65 @@ static uint8_t *noise(size_t size, unsigned *seed)
     return bytes;
 }
 
-void shuffle_table_choose_types(shuffle_table *table, unsigned *seed)
+static void choose_type(spw_column_type *type, unsigned *seed)
 {
     static const uint32_t SIZES[] = {1, 2, 3, 4, 4, 5, 7, 8, 8, 8, 12, 16, 24, 33};
-    *table = (shuffle_table){.column_count = below(seed, TABLE_COLUMNS_MAX + 1)};
-    for (size_t i = 0; i < table->column_count; i++) {
-        spw_column_type *type = &table->types[i];
-        type->has_validity = below(seed, 2) == 0;
-        type->kind = (spw_column_kind)(1 + below(seed, 4));
-        if (type->kind == SPW_COLUMN_BLOB)
-            type->has_validity = false;
-        if (type->kind == SPW_COLUMN_FIXED)
-            type->item_size = SIZES[below(seed, COUNT_OF(SIZES))];
-        else if (type->kind == SPW_COLUMN_BINARY)
-            type->item_size = below(seed, 2) == 0 ? 4 : 8;
-        table->counts_per_shard +=
-            type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB;
+    type->has_validity = below(seed, 2) == 0;
+    type->kind = (spw_column_kind)(1 + below(seed, 6));
+    if (type->kind == SPW_COLUMN_FIXED)
+        type->item_size = SIZES[below(seed, COUNT_OF(SIZES))];
+    else if (type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_LIST)
+        type->item_size = below(seed, 2) == 0 ? 4 : 8;
+    else if (type->kind == SPW_COLUMN_FIXED_LIST)
+        type->item_size = below(seed, 4);
+    else if (type->kind == SPW_COLUMN_BLOB)
+        type->has_validity = false;
+}
+
+/* Of count columns, and depth lists around them. */
+static void choose_level(spw_column_type *types, size_t count, unsigned depth,
+                         unsigned *seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        do {
+            choose_type(&types[i], seed);
+        } while (depth > 0 && types[i].kind == SPW_COLUMN_BLOB);
+        if (types[i].kind != SPW_COLUMN_LIST && types[i].kind != SPW_COLUMN_FIXED_LIST)
+            continue;
+        types[i].inner_columns = below(seed, (unsigned)(count - i));
+        choose_level(types + i + 1, types[i].inner_columns, depth + 1, seed);
+        i += types[i].inner_columns;
     }
 }
 
-static void fill_binary(spw_column *column, uint64_t rows, unsigned *seed)
+static bool has_count(const spw_column_type *type)
+{
+    return type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB ||
+           type->kind == SPW_COLUMN_LIST;
+}
+
+void shuffle_table_choose_types(shuffle_table *table, unsigned *seed)
+{
+    *table = (shuffle_table){.column_count = below(seed, TABLE_COLUMNS_MAX + 1)};
+    choose_level(table->types, table->column_count, 0, seed);
+    for (size_t i = 0; i < table->column_count; i++)
+        table->counts_per_shard += has_count(&table->types[i]);
+}
+
+static void fill_offsets(spw_column *column, uint64_t rows, unsigned *seed)
 {
     size_t count = (size_t)(column->offset + rows + 1), size = column->type.item_size;
+    bool is_list = column->type.kind == SPW_COLUMN_LIST;
     uint8_t *offsets = noise(count * size, seed);
-    uint64_t at = below(seed, 50); /* what stands before is of no row */
+    uint64_t at = below(seed, is_list ? 5 : 50); /* what stands before is of no row */
     for (size_t i = (size_t)column->offset; i < count; i++) {
         memcpy(offsets + i * size, &at, size);
         if (i + 1 < count)
-            at += below(seed, 20) == 0 ? below(seed, 400) : below(seed, 40);
+            at += below(seed, is_list ? 4 : below(seed, 20) == 0 ? 400 : 40);
     }
-    column->data_size = at + (below(seed, 2) == 0 ? below(seed, 50) : 0);
-    column->data = noise((size_t)column->data_size, seed);
+    column->data_size = at + (below(seed, 2) == 0 ? below(seed, is_list ? 4 : 50) : 0);
+    if (!is_list)
+        column->data = noise((size_t)column->data_size, seed);
     column->values = offsets;
 }
 
@@ -60,10 +88,11 @@ static void fill_blobs(const shuffle_table *table, spw_column *column, unsigned 
     size_t count = (size_t)table->partition_count + 1;
     uint64_t *offsets = (uint64_t *)(void *)noise(count * sizeof *offsets, seed);
     uint64_t at = below(seed, 50);
+    memset(offsets, 0, count * sizeof *offsets);
+    for (uint64_t i = 0; i < table->row_count; i++)
+        offsets[table->ids[i]] = 1;
     for (uint32_t p = 0; p < table->partition_count; p++) {
-        bool has_rows = false;
-        for (uint64_t i = 0; i < table->row_count && !has_rows; i++)
-            has_rows = table->ids[i] == p;
+        bool has_rows = offsets[p] > 0;
         offsets[p] = at;
         at += has_rows ? below(seed, 100) : 0;
     }
@@ -85,13 +114,36 @@ static void fill_column(spw_column *column, uint64_t rows, unsigned *seed)
     } else if (column->type.kind == SPW_COLUMN_BITS) {
         column->values_bit_offset = below(seed, 20);
         column->values = noise((size_t)(column->values_bit_offset + end + 7) / 8, seed);
-    } else {
-        fill_binary(column, rows, seed);
+    } else if (column->type.kind != SPW_COLUMN_FIXED_LIST) {
+        fill_offsets(column, rows, seed);
     }
     if (column->type.has_validity && below(seed, 3) > 0) {
         column->validity_bit_offset = below(seed, 20);
         column->validity =
             noise((size_t)(column->validity_bit_offset + end + 7) / 8, seed);
+    }
+}
+
+/* How many rows, from no offset on, the columns inside have. */
+static uint64_t inner_rows(const spw_column *column, uint64_t rows)
+{
+    if (column->type.kind == SPW_COLUMN_LIST)
+        return column->data_size;
+    return (column->offset + rows) * column->type.item_size;
+}
+
+static void fill_level(shuffle_table *table, size_t begin, size_t end, uint64_t rows,
+                       unsigned *seed)
+{
+    for (size_t i = begin; i < end; i++) {
+        spw_column *column = &table->columns[i];
+        *column = (spw_column){.type = table->types[i]};
+        if (column->type.kind == SPW_COLUMN_BLOB)
+            continue;
+        fill_column(column, rows, seed);
+        size_t inner = column->type.inner_columns;
+        fill_level(table, i + 1, i + 1 + inner, inner_rows(column, rows), seed);
+        i += inner;
     }
 }
 
@@ -117,11 +169,7 @@ void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
 {
     table->row_count = row_count;
     table->partition_count = partition_count;
-    for (size_t i = 0; i < table->column_count; i++) {
-        table->columns[i] = (spw_column){.type = table->types[i]};
-        if (table->types[i].kind != SPW_COLUMN_BLOB)
-            fill_column(&table->columns[i], row_count, seed);
-    }
+    fill_level(table, 0, table->column_count, row_count, seed);
     table->ids = malloc((size_t)row_count * sizeof *table->ids + 1);
     assert_non_null(table->ids);
     /* Some partitions get most of the rows, and some none. */
@@ -238,32 +286,68 @@ static void put_bitmap(const spw_column *column, const uint64_t *rows, size_t co
     end_bits(wire, &writer);
 }
 
-static uint64_t put_values(const spw_column *column, const uint64_t *rows, size_t count,
-                           wire_bytes *wire)
+/* The bytes or items of a row, of those that have a count. */
+static uint64_t size_of_row(const spw_column *column, uint64_t row)
+{
+    uint64_t at = column->offset + row;
+    if (column->type.kind == SPW_COLUMN_FIXED_LIST)
+        return column->type.item_size;
+    size_t size = column->type.item_size;
+    return offset_at(column->values, size, at + 1) -
+           offset_at(column->values, size, at);
+}
+
+static uint64_t size_of_rows(const spw_column *column, const uint64_t *rows,
+                             size_t count)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += size_of_row(column, rows[i]);
+    return size;
+}
+
+static void put_values(const spw_column *column, const uint64_t *rows, size_t count,
+                       wire_bytes *wire)
 {
     const uint8_t *value;
-    uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         size_t size = shuffle_table_value(column, rows[i], &value);
-        if (wire != NULL)
-            wire_put(wire, value, size);
-        bytes += size;
+        wire_put(wire, value, size);
     }
-    if (wire != NULL)
-        put_filling(wire);
-    return bytes;
+    put_filling(wire);
 }
 
 static void put_ends(const spw_column *column, const uint64_t *rows, size_t count,
                      wire_bytes *wire)
 {
-    const uint8_t *value;
-    uint64_t end = 0, bytes = put_values(column, rows, count, NULL);
+    uint64_t end = 0, size = size_of_rows(column, rows, count);
     for (size_t i = 0; i < count; i++) {
-        end += shuffle_table_value(column, rows[i], &value);
-        wire_put(wire, &end, bytes >> 32 == 0 ? 4 : 8);
+        end += size_of_row(column, rows[i]);
+        wire_put(wire, &end, size >> 32 == 0 ? 4 : 8);
     }
     put_filling(wire);
+}
+
+static uint64_t first_item(const spw_column *column, uint64_t row)
+{
+    uint64_t at = column->offset + row;
+    if (column->type.kind == SPW_COLUMN_FIXED_LIST)
+        return at * column->type.item_size;
+    return offset_at(column->values, column->type.item_size, at);
+}
+
+/* Which rows of the columns inside are those of a list's rows. */
+static uint64_t *items_of(const spw_column *column, const uint64_t *rows, size_t count,
+                          size_t *ret)
+{
+    uint64_t *items =
+        malloc((size_t)size_of_rows(column, rows, count) * sizeof *items + 1);
+    assert_non_null(items);
+    *ret = 0;
+    for (size_t i = 0; i < count; i++)
+        for (uint64_t j = 0; j < size_of_row(column, rows[i]); j++)
+            items[(*ret)++] = first_item(column, rows[i]) + j;
+    return items;
 }
 
 static uint64_t *rows_of(const shuffle_table *table, uint32_t partition, size_t *ret)
@@ -277,51 +361,82 @@ static uint64_t *rows_of(const shuffle_table *table, uint32_t partition, size_t 
     return rows;
 }
 
+static void put_column(const spw_column *column, uint32_t partition,
+                       const uint64_t *rows, size_t count, wire_bytes *wire)
+{
+    spw_column_kind kind = column->type.kind;
+    if (kind == SPW_COLUMN_BLOB) {
+        const uint8_t *blob;
+        size_t size = shuffle_table_blob(column, partition, &blob);
+        wire_put(wire, blob, size);
+        put_filling(wire);
+        return;
+    }
+    if (column->type.has_validity)
+        put_bitmap(column, rows, count, true, wire);
+    if (kind == SPW_COLUMN_BITS)
+        put_bitmap(column, rows, count, false, wire);
+    if (kind == SPW_COLUMN_BINARY || kind == SPW_COLUMN_LIST)
+        put_ends(column, rows, count, wire);
+    if (kind == SPW_COLUMN_BINARY || kind == SPW_COLUMN_FIXED)
+        put_values(column, rows, count, wire);
+}
+
+static void put_level(const shuffle_table *table, size_t begin, size_t end,
+                      uint32_t partition, const uint64_t *rows, size_t count,
+                      wire_bytes *wire)
+{
+    for (size_t i = begin; i < end; i += 1 + table->types[i].inner_columns)
+        put_column(&table->columns[i], partition, rows, count, wire);
+    for (size_t i = begin; i < end; i += 1 + table->types[i].inner_columns) {
+        size_t item_count, inner = table->types[i].inner_columns;
+        if (inner == 0)
+            continue;
+        uint64_t *items = items_of(&table->columns[i], rows, count, &item_count);
+        put_level(table, i + 1, i + 1 + inner, partition, items, item_count, wire);
+        free(items);
+    }
+}
+
 void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
                              wire_bytes *wire)
 {
     size_t count;
     uint64_t *rows = rows_of(table, partition, &count);
-    for (size_t i = 0; i < table->column_count; i++) {
-        const spw_column *column = &table->columns[i];
-        if (column->type.kind == SPW_COLUMN_BLOB) {
-            const uint8_t *blob;
-            size_t size = shuffle_table_blob(column, partition, &blob);
-            wire_put(wire, blob, size);
-            put_filling(wire);
-            continue;
-        }
-        if (column->type.has_validity)
-            put_bitmap(column, rows, count, true, wire);
-        if (column->type.kind == SPW_COLUMN_BITS) {
-            put_bitmap(column, rows, count, false, wire);
-        } else {
-            if (column->type.kind == SPW_COLUMN_BINARY)
-                put_ends(column, rows, count, wire);
-            put_values(column, rows, count, wire);
-        }
-    }
+    put_level(table, 0, table->column_count, partition, rows, count, wire);
     free(rows);
+}
+
+/* counts goes on to the next one that is not of these columns. */
+static void check_counts(const shuffle_table *table, size_t begin, size_t end,
+                         uint32_t partition, const uint64_t *rows, size_t count,
+                         const uint64_t **counts)
+{
+    for (size_t i = begin; i < end; i += 1 + table->types[i].inner_columns) {
+        const spw_column *column = &table->columns[i];
+        const uint8_t *blob;
+        size_t item_count, inner = column->type.inner_columns;
+        if (column->type.kind == SPW_COLUMN_BLOB)
+            assert_int_equal(*(*counts)++,
+                             shuffle_table_blob(column, partition, &blob));
+        else if (has_count(&column->type))
+            assert_int_equal(*(*counts)++, size_of_rows(column, rows, count));
+        if (inner == 0)
+            continue;
+        uint64_t *items = items_of(column, rows, count, &item_count);
+        check_counts(table, i + 1, i + 1 + inner, partition, items, item_count, counts);
+        free(items);
+    }
 }
 
 static void check_tables(const shuffle_table *table, const spw_split_range *range,
                          uint32_t partition)
 {
-    size_t count, binary = 0, at = partition - range->first_partition;
+    size_t count, at = partition - range->first_partition;
+    const uint64_t *counts = range->counts + at * table->counts_per_shard;
     uint64_t *rows = rows_of(table, partition, &count);
     assert_int_equal(range->rows[at], count);
-    for (size_t i = 0; i < table->column_count; i++) {
-        const spw_column *column = &table->columns[i];
-        const uint8_t *blob;
-        uint64_t bytes;
-        if (column->type.kind == SPW_COLUMN_BINARY)
-            bytes = put_values(column, rows, count, NULL);
-        else if (column->type.kind == SPW_COLUMN_BLOB)
-            bytes = shuffle_table_blob(column, partition, &blob);
-        else
-            continue;
-        assert_int_equal(range->counts[at * table->counts_per_shard + binary++], bytes);
-    }
+    check_counts(table, 0, table->column_count, partition, rows, count, &counts);
     free(rows);
 }
 
@@ -387,29 +502,40 @@ spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
 
 /* ----- places ----- */
 
+static void open_level(spw_column_place *places, const spw_column_type *types,
+                       size_t column_count, uint64_t row_count, const uint64_t **counts,
+                       unsigned *seed)
+{
+    size_t rows = (size_t)row_count, bitmap = (rows + 7) / 8;
+    for (size_t i = 0; i < column_count; i++) {
+        const spw_column_type *type = &types[i];
+        places[i] = (spw_column_place){0};
+        if (has_count(type))
+            places[i].data_size = *(*counts)++;
+        if (type->has_validity)
+            places[i].validity = noise(bitmap, seed);
+        if (type->kind == SPW_COLUMN_FIXED)
+            places[i].values = noise(rows * type->item_size, seed);
+        else if (type->kind == SPW_COLUMN_BITS)
+            places[i].values = noise(bitmap, seed);
+        else if (type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_LIST)
+            places[i].values = noise((rows + 1) * type->item_size, seed);
+        if (type->kind == SPW_COLUMN_BINARY || type->kind == SPW_COLUMN_BLOB)
+            places[i].data = noise((size_t)places[i].data_size, seed);
+        uint64_t items = type->kind == SPW_COLUMN_LIST ? places[i].data_size
+                                                       : row_count * type->item_size;
+        open_level(places + i + 1, types + i + 1, type->inner_columns, items, counts,
+                   seed);
+        i += type->inner_columns;
+    }
+}
+
 void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
                          size_t column_count, uint64_t row_count,
                          const uint64_t *counts)
 {
     unsigned seed = 3;
-    size_t rows = (size_t)row_count, bitmap = (rows + 7) / 8;
-    for (size_t i = 0; i < column_count; i++) {
-        places[i] = (spw_column_place){0};
-        if (types[i].has_validity)
-            places[i].validity = noise(bitmap, &seed);
-        if (types[i].kind == SPW_COLUMN_FIXED) {
-            places[i].values = noise(rows * types[i].item_size, &seed);
-        } else if (types[i].kind == SPW_COLUMN_BITS) {
-            places[i].values = noise(bitmap, &seed);
-        } else if (types[i].kind == SPW_COLUMN_BLOB) {
-            places[i].data_size = *counts++;
-            places[i].data = noise((size_t)places[i].data_size, &seed);
-        } else {
-            places[i].values = noise((rows + 1) * types[i].item_size, &seed);
-            places[i].data_size = *counts++;
-            places[i].data = noise((size_t)places[i].data_size, &seed);
-        }
-    }
+    open_level(places, types, column_count, row_count, &counts, &seed);
 }
 
 void shuffle_places_close(spw_column_place *places, size_t column_count)
@@ -421,10 +547,10 @@ void shuffle_places_close(spw_column_place *places, size_t column_count)
     }
 }
 
-void shuffle_places_check_row(const spw_column_place *places,
-                              const shuffle_table *table, uint64_t row, uint64_t at)
+static void check_rows(const spw_column_place *places, const shuffle_table *table,
+                       size_t begin, size_t end, uint64_t row, uint64_t at)
 {
-    for (size_t i = 0; i < table->column_count; i++) {
+    for (size_t i = begin; i < end; i += 1 + table->types[i].inner_columns) {
         const spw_column *from = &table->columns[i];
         if (from->type.kind == SPW_COLUMN_BLOB)
             continue;
@@ -434,11 +560,27 @@ void shuffle_places_check_row(const spw_column_place *places,
                          .data = places[i].data,
                          .validity = places[i].validity};
         const uint8_t *expected, *found;
+        size_t inner = from->type.inner_columns;
         assert_int_equal(shuffle_table_is_valid(&to, at),
                          shuffle_table_is_valid(from, row));
+        if (from->type.kind == SPW_COLUMN_LIST ||
+            from->type.kind == SPW_COLUMN_FIXED_LIST) {
+            uint64_t items = size_of_row(from, row);
+            assert_int_equal(size_of_row(&to, at), items);
+            for (uint64_t j = 0; j < items; j++)
+                check_rows(places, table, i + 1, i + 1 + inner,
+                           first_item(from, row) + j, first_item(&to, at) + j);
+            continue;
+        }
         size_t size = shuffle_table_value(from, row, &expected);
         assert_int_equal(shuffle_table_value(&to, at, &found), size);
         if (size > 0)
             assert_memory_equal(found, expected, size);
     }
+}
+
+void shuffle_places_check_row(const spw_column_place *places,
+                              const shuffle_table *table, uint64_t row, uint64_t at)
+{
+    check_rows(places, table, 0, table->column_count, row, at);
 }

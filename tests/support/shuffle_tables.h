@@ -7,7 +7,7 @@
 #include "spillway/shuffle.h"
 #include "wire_bytes.h"
 
-enum { TABLE_COLUMNS_MAX = 8, TABLE_RANGES_MAX = 4 };
+enum { TABLE_COLUMNS_MAX = 10, TABLE_RANGES_MAX = 4 };
 
 /* Each piece of memory of a column is as long as its rows need, and no longer. */
 typedef struct shuffle_table {
@@ -21,7 +21,7 @@ typedef struct shuffle_table {
     uint32_t range_ends[TABLE_RANGES_MAX];
 } shuffle_table;
 
-/* Types only, of up to TABLE_COLUMNS_MAX columns. */
+/* Types only, of up to TABLE_COLUMNS_MAX columns, some in lists in lists. */
 void shuffle_table_choose_types(shuffle_table *table, unsigned *seed);
 /* Columns of these types, with slices and bits at any offset, ids, and ranges. */
 void shuffle_table_fill(shuffle_table *table, uint64_t row_count,
@@ -54,7 +54,8 @@ void shuffle_places_open(spw_column_place *places, const spw_column_type *types,
                          size_t column_count, uint64_t row_count,
                          const uint64_t *counts);
 void shuffle_places_close(spw_column_place *places, size_t column_count);
-/* Fails the test unless place row `at` of each column but BLOBs is the table's row. */
+/* Fails the test unless place row `at` of each column but BLOBs is the table's row,
+ * with all items of lists. */
 void shuffle_places_check_row(const spw_column_place *places,
                               const shuffle_table *table, uint64_t row, uint64_t at);
 

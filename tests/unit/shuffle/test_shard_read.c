@@ -149,8 +149,8 @@ static void shards_can_be_read_at_any_address(void **state)
 
 /* ----- what is refused ----- */
 
-static const spw_column_type TYPES[2] = {{SPW_COLUMN_FIXED, 2, true},
-                                         {SPW_COLUMN_BINARY, 4, false}};
+static const spw_column_type TYPES[2] = {{SPW_COLUMN_FIXED, 2, true, 0},
+                                         {SPW_COLUMN_BINARY, 4, false, 0}};
 enum { SHARD_BYTES = 40 };
 /* Partition 1 of the example in docs/shuffle_layout.md. */
 static const uint8_t SHARD[SHARD_BYTES] = {
@@ -327,7 +327,7 @@ static void places_without_room_are_refused_untouched(void **state)
     p.offsets[1] = -1;
     assert_status(spw_shards_read(TYPES, 2, shards, 1, 1, 4, more, &error),
                   INVALID_ARGUMENT);
-    spw_column_type bad[2] = {TYPES[0], {SPW_COLUMN_BINARY, 3, false}};
+    spw_column_type bad[2] = {TYPES[0], {SPW_COLUMN_BINARY, 3, false, 0}};
     assert_status(spw_shards_read(bad, 2, shards, 1, 0, 3, good, &error),
                   INVALID_ARGUMENT);
 }
@@ -337,7 +337,7 @@ static void offsets_of_four_bytes_count_two_gigabytes(void **state)
 {
     (void)state;
     static const uint64_t much = (1ull << 31) - 8, eight = 8;
-    const spw_column_type narrow = {SPW_COLUMN_BINARY, 4, false};
+    const spw_column_type narrow = {SPW_COLUMN_BINARY, 4, false, 0};
     const spw_shard shards[2] = {{SHARD, 1ull << 31, 1, &much}, {SHARD, 16, 1, &eight}};
     int32_t offsets[3];
     char data;
@@ -358,7 +358,7 @@ static void blobs_are_joined_without_gaps(void **state)
 {
     (void)state;
     static const uint64_t three = 3, none = 0, six = 6;
-    const spw_column_type type = {SPW_COLUMN_BLOB, 0, false};
+    const spw_column_type type = {SPW_COLUMN_BLOB, 0, false, 0};
     const spw_shard shards[] = {
         {"abc\0\0\0\0", 8, 2, &three}, {"", 0, 1, &none}, {"defghi\0", 8, 1, &six}};
     char data[12] = "            ";
@@ -380,11 +380,86 @@ static void blobs_are_joined_without_gaps(void **state)
     place = (spw_column_place){.values = data, .data = data, .data_size = 12};
     assert_status(spw_shards_read(&type, 1, shards, 1, 0, 6, &place, &error),
                   INVALID_ARGUMENT);
-    assert_string_equal(error.message,
-                        "the place of column 0 has values, which blobs do not have");
+    assert_string_equal(
+        error.message,
+        "the place of column 0 has values, which its kind does not have");
     const spw_shard lie = {"abc\0\0\0\0", 8, 0, &three};
     assert_status(spw_shards_measure(&type, 1, &lie, 1, &rows, &bytes, &error),
                   CORRUPT);
+}
+
+static void lists_that_lie_are_corrupt(void **state)
+{
+    (void)state;
+    static const spw_column_type types[4] = {{SPW_COLUMN_LIST, 4, false, 1},
+                                             {SPW_COLUMN_FIXED, 1, false, 0},
+                                             {SPW_COLUMN_FIXED_LIST, 2, false, 1},
+                                             {SPW_COLUMN_FIXED, 1, false, 0}};
+    static const struct {
+        uint32_t rows;
+        uint64_t items;
+        uint32_t ends[2];
+        const char *message; /* NULL: right */
+    } CASES[] = {
+        {2, 3, {1, 3}, NULL},
+        {2,
+         3,
+         {1, 2},
+         "shard 0, column 0: its ends decrease, or do not end with its 3 items"},
+        {2,
+         3,
+         {9, 3},
+         "shard 0, column 0: its ends decrease, or do not end with its 3 items"},
+        {2,
+         9,
+         {1, 9},
+         "shard 0, column 3: what its rows and bytes take is more than the shard's 24 "
+         "bytes"},
+        {2, 1ull << 32, {1, 0}, "shard 0, column 0: more items than a shard may have"},
+        {2, UINT64_MAX, {1, 0}, "shard 0, column 0: more items than a shard may have"},
+        {0, 3, {0, 0}, "shard 0, column 0: bytes without rows"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        uint8_t bytes[24] = {0};
+        memcpy(bytes, CASES[i].ends, 8);
+        memcpy(bytes + 8, "abc", 3);
+        memcpy(bytes + 16, "uvwx", 4);
+        const spw_shard shard = {bytes, 24, CASES[i].rows, &CASES[i].items};
+        int32_t offsets[3];
+        char items[3], pairs[4];
+        spw_column_place places[4] = {{.values = offsets, .data_size = 3},
+                                      {.values = items},
+                                      {0},
+                                      {.values = pairs}};
+        spw_error error;
+        spw_status status = spw_shards_read(types, 4, &shard, 1, 0, 2, places, &error);
+        if (CASES[i].message == NULL) {
+            assert_ok(status);
+            assert_memory_equal(offsets, ((int32_t[]){0, 1, 3}), 12);
+            assert_memory_equal(items, "abc", 3);
+            assert_memory_equal(pairs, "uvwx", 4);
+            places[0].data_size = 2;
+            assert_status(spw_shards_read(types, 4, &shard, 1, 0, 2, places, &error),
+                          INVALID_ARGUMENT);
+            assert_string_equal(error.message, "the place of column 0 has 2 items "
+                                               "inside, too few for 3 after 0");
+            places[0].data_size = 3;
+            places[2].values = pairs;
+            assert_status(spw_shards_read(types, 4, &shard, 1, 0, 2, places, &error),
+                          INVALID_ARGUMENT);
+            continue;
+        }
+        assert_status(status, CORRUPT);
+        assert_string_equal(error.message, CASES[i].message);
+    }
+    const spw_column_type wide = {SPW_COLUMN_FIXED_LIST, UINT32_MAX, false, 1};
+    const spw_column_type pair[2] = {wide, {SPW_COLUMN_FIXED, 1, false, 0}};
+    const spw_shard shard = {"", 0, 2, NULL};
+    uint64_t rows;
+    spw_error error;
+    assert_status(spw_shards_measure(pair, 2, &shard, 1, &rows, NULL, &error), CORRUPT);
+    assert_string_equal(error.message,
+                        "shard 0, column 0: more items than a shard may have");
 }
 
 static void nothing_at_all_can_be_joined(void **state)
@@ -420,6 +495,7 @@ int main(void)
         cmocka_unit_test(places_without_room_are_refused_untouched),
         cmocka_unit_test(offsets_of_four_bytes_count_two_gigabytes),
         cmocka_unit_test(blobs_are_joined_without_gaps),
+        cmocka_unit_test(lists_that_lie_are_corrupt),
         cmocka_unit_test(nothing_at_all_can_be_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,12 +26,13 @@ static void the_example_has_the_bytes_of_its_document(void **state)
                                        1,    0,   0,   0, 1, 0, 0,  0,    4,
                                        0,    0,   0,   0, 0, 0, 0,  'a',  'd',
                                        'e',  'f', 0,   0, 0, 0};
-    const spw_column columns[2] = {
-        {.type = {SPW_COLUMN_FIXED, 2, true}, .values = numbers, .validity = &validity},
-        {.type = {SPW_COLUMN_BINARY, 4, false},
-         .values = offsets,
-         .data = "abcdefgh",
-         .data_size = 8}};
+    const spw_column columns[2] = {{.type = {SPW_COLUMN_FIXED, 2, true, 0},
+                                    .values = numbers,
+                                    .validity = &validity},
+                                   {.type = {SPW_COLUMN_BINARY, 4, false, 0},
+                                    .values = offsets,
+                                    .data = "abcdefgh",
+                                    .data_size = 8}};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
@@ -99,15 +100,112 @@ static void tables_of_several_blocks_do_too(void **state)
     counted_context_close(&counted);
 }
 
+/* The second example of the document: lists of numbers, in an order of their own. */
+static void items_follow_the_rows_that_they_are_in(void **state)
+{
+    (void)state;
+    static const int32_t offsets[5] = {9, 1, 3, 3, 6}; /* one row is skipped */
+    static const uint16_t items[7] = {77, 10, 20, 30, 40, 50, 77};
+    static const uint32_t ids[3] = {1, 0, 1};
+    static const uint8_t EXPECTED[] = {
+        0,  0, 0,  0, 0,  0, 0,  0, /* partition 0 */
+        2,  0, 0,  0, 5,  0, 0,  0, /* partition 1: ends */
+        10, 0, 20, 0, 30, 0, 40, 0, 50, 0, 0, 0, 0, 0, 0, 0};
+    const spw_column columns[2] = {
+        {.type = {SPW_COLUMN_LIST, 4, false, 1},
+         .offset = 1,
+         .values = offsets,
+         .data_size = 6},
+        {.type = {SPW_COLUMN_FIXED, 2, false, 0}, .values = items}};
+    const spw_partitions partitions = {.ids = ids, .count = 2};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    spw_split *split;
+    spw_split_range range;
+    assert_ok(
+        spw_split_rows(counted.context, columns, 2, 3, &partitions, &split, NULL));
+    spw_split_read_range(split, 0, &range);
+    assert_int_equal(spw_buffer_size(range.buffer), sizeof EXPECTED);
+    assert_memory_equal(spw_buffer_data(range.buffer), EXPECTED, sizeof EXPECTED);
+    assert_memory_equal(range.begins, ((uint64_t[]){0, 8, 32}), 24);
+    assert_memory_equal(range.counts, ((uint64_t[]){0, 5}), 16);
+    spw_split_free(split);
+    counted_context_close(&counted);
+}
+
+static void lists_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const uint32_t ids[2];
+    static const struct {
+        spw_column column;
+        int64_t offsets[3];
+        uint64_t inner_offset;
+        spw_status status;
+        const char *message;
+    } CASES[] = {
+        {{.type = {SPW_COLUMN_LIST, 8, false, 1}, .data_size = 5},
+         {0, 4, 3},
+         0,
+         SPW_STATUS_INVALID_ARGUMENT,
+         "column 0, row 1: offsets 4 and 3 are no range of its 5 items"},
+        {{.type = {SPW_COLUMN_LIST, 8, false, 1}, .data_size = 5},
+         {0, 4, 6},
+         0,
+         SPW_STATUS_INVALID_ARGUMENT,
+         "column 0, row 1: offsets 4 and 6 are no range of its 5 items"},
+        {{.type = {SPW_COLUMN_LIST, 8, false, 1}, .data_size = 5},
+         {-1, 4, 5},
+         0,
+         SPW_STATUS_INVALID_ARGUMENT,
+         "column 0, row 0: offsets -1 and 4 are no range of its 5 items"},
+        {{.type = {SPW_COLUMN_LIST, 8, false, 1}, .data_size = 5},
+         {0, 4, 5},
+         PTRDIFF_MAX / 8 - 3,
+         SPW_STATUS_INVALID_ARGUMENT,
+         "column 1 is longer than the address space"},
+        {{.type = {SPW_COLUMN_LIST, 8, false, 1}, .data_size = 1ull << 40},
+         {0, 4, 1ll << 32},
+         0,
+         SPW_STATUS_LIMIT_EXCEEDED,
+         "column 0 has 4294967296 items, more than a list may"},
+        {{.type = {SPW_COLUMN_FIXED_LIST, UINT32_MAX, false, 1}},
+         {0},
+         0,
+         SPW_STATUS_LIMIT_EXCEEDED,
+         "column 0 has 8589934590 items, more than a list may"},
+    };
+    static const uint64_t items[5];
+    const spw_partitions partitions = {.ids = ids, .count = 1};
+    counted_context counted;
+    counted_context_open(&counted, 0, 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw_column columns[2] = {CASES[i].column,
+                                 {.type = {SPW_COLUMN_FIXED, 8, false, 0},
+                                  .offset = CASES[i].inner_offset,
+                                  .values = items}};
+        if (columns[0].type.kind == SPW_COLUMN_LIST)
+            columns[0].values = CASES[i].offsets;
+        spw_split *split = NULL;
+        spw_error error;
+        assert_int_equal(
+            spw_split_rows(counted.context, columns, 2, 2, &partitions, &split, &error),
+            CASES[i].status);
+        assert_string_equal(error.message, CASES[i].message);
+        assert_null(split);
+    }
+    counted_context_close(&counted);
+}
+
 static void nothing_at_all_can_be_split(void **state)
 {
     (void)state;
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     static const uint32_t ids[3] = {1, 1, 0};
-    static const spw_column columns[3] = {{.type = {SPW_COLUMN_FIXED, 8, true}},
-                                          {.type = {SPW_COLUMN_BITS, 0, false}},
-                                          {.type = {SPW_COLUMN_BINARY, 4, false}}};
+    static const spw_column columns[3] = {{.type = {SPW_COLUMN_FIXED, 8, true, 0}},
+                                          {.type = {SPW_COLUMN_BITS, 0, false, 0}},
+                                          {.type = {SPW_COLUMN_BINARY, 4, false, 0}}};
     static const struct {
         size_t columns;
         uint64_t rows;
@@ -139,7 +237,8 @@ static void an_id_that_is_no_partition_is_refused_by_its_row(void **state)
 {
     (void)state;
     static const uint64_t items[4];
-    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false, 0},
+                               .values = items};
     static const struct {
         uint32_t ids[4], partitions;
         const char *message;
@@ -188,7 +287,7 @@ static void more_than_can_be_counted_is_refused(void **state)
     assert_status(spw_split_rows(counted.context, NULL, 0, 1, &most, &split, &error),
                   LIMIT_EXCEEDED);
     uint8_t *item = calloc(2, 1 << 20);
-    spw_column column = {.type = {SPW_COLUMN_FIXED, 2 << 20, false}, .values = item};
+    spw_column column = {.type = {SPW_COLUMN_FIXED, 2 << 20, false, 0}, .values = item};
     assert_status(spw_split_rows(counted.context, &column, 1, 1, &one, &split, &error),
                   LIMIT_EXCEEDED);
     free(item);
@@ -212,8 +311,8 @@ static void a_shard_takes_few_bytes_beside_its_rows(void **state)
     }
     for (size_t i = 0; i < COLUMNS; i++)
         columns[i] =
-            (spw_column){.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
-    columns[COLUMNS] = (spw_column){.type = {SPW_COLUMN_BINARY, 8, false},
+            (spw_column){.type = {SPW_COLUMN_FIXED, 8, false, 0}, .values = items};
+    columns[COLUMNS] = (spw_column){.type = {SPW_COLUMN_BINARY, 8, false, 0},
                                     .values = offsets,
                                     .data = items,
                                     .data_size = ROWS * 8};
@@ -239,7 +338,8 @@ static void there_may_be_very_many_partitions(void **state)
     static const uint32_t ids[3] = {(1u << 24) - 1, 0, (1u << 24) - 1};
     static const uint32_t items[3] = {1, 2, 3};
     const spw_partitions partitions = {.ids = ids, .count = 1u << 24};
-    const spw_column column = {.type = {SPW_COLUMN_FIXED, 4, false}, .values = items};
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 4, false, 0},
+                               .values = items};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
@@ -299,7 +399,8 @@ static void each_buffer_may_outlive_the_split_by_itself(void **state)
     static const uint64_t items[6] = {10, 20, 30, 40, 50, 60};
     static const uint32_t ends[4] = {2, 2, 4, 5};
     const spw_partitions partitions = {ids, 5, 4, ends};
-    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false}, .values = items};
+    const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false, 0},
+                               .values = items};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
@@ -331,11 +432,13 @@ static void splits(void **state)
     torture *t = *state;
     unsigned seed = 4;
     spw_split *split = NULL;
-    shuffle_table table = {.column_count = 3,
-                           .counts_per_shard = 1,
-                           .types = {{SPW_COLUMN_FIXED, 8, true},
-                                     {SPW_COLUMN_BINARY, 4, false},
-                                     {SPW_COLUMN_BITS, 0, true}}};
+    shuffle_table table = {.column_count = 5,
+                           .counts_per_shard = 2,
+                           .types = {{SPW_COLUMN_FIXED, 8, true, 0},
+                                     {SPW_COLUMN_BINARY, 4, false, 0},
+                                     {SPW_COLUMN_BITS, 0, true, 0},
+                                     {SPW_COLUMN_LIST, 8, true, 1},
+                                     {SPW_COLUMN_FIXED, 4, false, 0}}};
     shuffle_table_fill(&table, 3000, 7, &seed);
     TRY(shuffle_table_split(&table, t->context, &split, &t->error));
     shuffle_table_check_split(&table, split);
@@ -350,6 +453,8 @@ int main(void)
         cmocka_unit_test(the_example_has_the_bytes_of_its_document),
         cmocka_unit_test(random_tables_become_what_row_by_row_makes_of_them),
         cmocka_unit_test(tables_of_several_blocks_do_too),
+        cmocka_unit_test(items_follow_the_rows_that_they_are_in),
+        cmocka_unit_test(lists_that_make_no_sense_are_refused),
         cmocka_unit_test(nothing_at_all_can_be_split),
         cmocka_unit_test(an_id_that_is_no_partition_is_refused_by_its_row),
         cmocka_unit_test(more_than_can_be_counted_is_refused),

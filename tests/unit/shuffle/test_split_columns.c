@@ -10,30 +10,32 @@ static const int32_t OFFSETS[6] = {0, 2, 2, 5, 9, 9};
 
 static spw_status check(const spw_column *column, spw_error *error)
 {
-    size_t counts_per_shard;
-    spw_column columns[2] = {{.type = {SPW_COLUMN_FIXED, 8, false}, .values = ITEMS},
-                             *column};
-    return spw__split_columns_check(columns, 2, 4, 2, &counts_per_shard, error);
+    uint64_t bytes = 0;
+    return spw__split_column_check(column, 1, 0, 4, 2, &bytes, error);
 }
 
 static void what_cannot_be_read_is_refused_by_its_number(void **state)
 {
     (void)state;
-    const spw_column_type fixed = {SPW_COLUMN_FIXED, 8, false};
-    const spw_column_type bits = {SPW_COLUMN_BITS, 0, true};
-    const spw_column_type binary = {SPW_COLUMN_BINARY, 4, false};
+    const spw_column_type fixed = {SPW_COLUMN_FIXED, 8, false, 0};
+    const spw_column_type bits = {SPW_COLUMN_BITS, 0, true, 0};
+    const spw_column_type binary = {SPW_COLUMN_BINARY, 4, false, 0};
     const struct {
         spw_column column;
         const char *message;
     } CASES[] = {
-        {{.type = {SPW_COLUMN_FIXED, 0, false}, .values = ITEMS},
-         "column 1: no column of kind 1 has items of 0 bytes"},
+        {{.type = {SPW_COLUMN_FIXED_LIST, 2, false, 0}, .values = ITEMS},
+         "column 1 has values, which are in the columns inside"},
+        {{.type = {SPW_COLUMN_FIXED_LIST, 2, false, 0}, .offset = PTRDIFF_MAX / 2},
+         "column 1 is longer than the address space"},
+        {{.type = {SPW_COLUMN_LIST, 4, false, 0}, .values = OFFSETS, .data = ITEMS},
+         "column 1 has data, which only binary ones and blobs have"},
         {{.type = fixed}, "column 1 has no values"},
         {{.type = fixed, .values = ITEMS, .values_bit_offset = 8},
          "column 1 has no bits to skip"},
         {{.type = bits, .values = ITEMS, .stride = 8},
          "column 1 has a stride, which only fixed ones have"},
-        {{.type = {SPW_COLUMN_BLOB, 0, false}, .values = ITEMS, .offset = 1},
+        {{.type = {SPW_COLUMN_BLOB, 0, false, 0}, .values = ITEMS, .offset = 1},
          "column 1 has no rows to skip"},
         {{.type = fixed, .values = ITEMS, .stride = 7},
          "column 1 has a stride that is smaller than an item"},
@@ -91,7 +93,7 @@ static void blobs_of_partitions_are_counted(void **state)
     };
     static const uint32_t ROWS[3] = {1, 0, 7};
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        spw_column column = {.type = {SPW_COLUMN_BLOB, 0, false},
+        spw_column column = {.type = {SPW_COLUMN_BLOB, 0, false, 0},
                              .values = CASES[i].offsets,
                              .data = "nine byte",
                              .data_size = 9};
@@ -107,7 +109,7 @@ static void blobs_of_partitions_are_counted(void **state)
         assert_status(status, INVALID_ARGUMENT);
         assert_string_equal(error.message, CASES[i].message);
     }
-    const spw_column unsaid = {.type = {SPW_COLUMN_BLOB, 0, false}};
+    const spw_column unsaid = {.type = {SPW_COLUMN_BLOB, 0, false, 0}};
     assert_status(spw__split_blobs_count(&unsaid, 7, 3, ROWS, NULL, 2, NULL),
                   INVALID_ARGUMENT);
 }
@@ -115,24 +117,23 @@ static void blobs_of_partitions_are_counted(void **state)
 static void what_may_be_larger_than_the_address_space_is_refused(void **state)
 {
     (void)state;
-    size_t counts_per_shard;
+    uint64_t bytes = 0;
     spw_error error;
-    spw_column wide = {.type = {SPW_COLUMN_FIXED, UINT32_MAX, true}, .values = ITEMS};
-    assert_status(spw__split_columns_check(&wide, 1, UINT32_MAX,
-                                           SPW_PARTITION_COUNT_MAX, &counts_per_shard,
-                                           &error),
+    spw_column wide = {.type = {SPW_COLUMN_FIXED, UINT32_MAX, true, 0},
+                       .values = ITEMS};
+    assert_status(spw__split_column_check(&wide, 0, 0, UINT32_MAX,
+                                          SPW_PARTITION_COUNT_MAX, &bytes, &error),
                   INVALID_ARGUMENT); /* it is so already where it stands */
-    spw_column two[2] = {{.type = {SPW_COLUMN_BINARY, 8, false},
+    spw_column two[2] = {{.type = {SPW_COLUMN_BINARY, 8, false, 0},
                           .values = ITEMS,
                           .data = ITEMS,
                           .data_size = PTRDIFF_MAX / 2},
-                         {.type = {SPW_COLUMN_BINARY, 8, false},
+                         {.type = {SPW_COLUMN_BINARY, 8, false, 0},
                           .values = ITEMS,
                           .data = ITEMS,
                           .data_size = PTRDIFF_MAX / 2}};
-    assert_ok(spw__split_columns_check(two, 1, 4, 1, &counts_per_shard, &error));
-    assert_int_equal(counts_per_shard, 1);
-    assert_status(spw__split_columns_check(two, 2, 4, 1, &counts_per_shard, &error),
+    assert_ok(spw__split_column_check(&two[0], 0, 0, 4, 1, &bytes, &error));
+    assert_status(spw__split_column_check(&two[1], 1, 0, 4, 1, &bytes, &error),
                   LIMIT_EXCEEDED);
     assert_string_equal(error.message, "the columns up to 1 may have more bytes than "
                                        "the address space");
@@ -155,7 +156,7 @@ static void offsets_that_leave_the_data_are_refused_by_row(void **state)
         for (size_t j = 0; j < 5; j++)
             narrow[j] = (int32_t)CASES[i].offsets[j];
         for (uint32_t size = 4; size <= 8; size += 4) {
-            spw_column column = {.type = {SPW_COLUMN_BINARY, size, false},
+            spw_column column = {.type = {SPW_COLUMN_BINARY, size, false, 0},
                                  .values = size == 4 ? (const void *)narrow
                                                      : (const void *)CASES[i].offsets,
                                  .data = "nine byte",
@@ -163,7 +164,7 @@ static void offsets_that_leave_the_data_are_refused_by_row(void **state)
             uint64_t sums[4] = {0, 100, 0, 100};
             spw_error error;
             spw_status status =
-                spw__split_column_sum(&column, 7, 4, IDS, sums, 2, &error);
+                spw__split_column_sum(&column, 7, 0, 4, IDS, sums, 2, &error);
             if (CASES[i].bad < 0) {
                 assert_ok(status);
                 const int64_t *at = CASES[i].offsets;

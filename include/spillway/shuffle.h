@@ -32,7 +32,7 @@ typedef enum spw_column_kind {
 
 /* What both ends have to agree on; the bytes of a shard do not say it. Columns inside
  * of a list follow it, and then comes the next one beside it. A struct is no column:
- * its members are, and a BITS column for which of its rows have a value. */
+ * its members are, and a FIXED_LIST of no items for which of its rows have one. */
 typedef struct spw_column_type {
     spw_column_kind kind;
     uint32_t item_size;     /* FIXED: of an item, 1 or more; BINARY, LIST: of an offset,
@@ -66,7 +66,7 @@ typedef struct spw_shard {
     const void *data;
     uint64_t size; /* bytes */
     uint32_t rows;
-    const uint64_t *counts; /* of each column that has one, in order */
+    const uint64_t *counts; /* of each column that has one; NULL if none has */
 } spw_shard;
 
 /* Which partition each row is for, and which neighbours go the same way. */

@@ -44,6 +44,7 @@
 
 #include "spillway/status.h"
 
+#include "spillway/arrow.h"
 #include "spillway/budget.h"
 #include "spillway/buffer.h"
 #include "spillway/codec.h"

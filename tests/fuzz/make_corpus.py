@@ -11,6 +11,7 @@ python-snappy, and commit what changes. It writes
     corpus/side_channel/NAME         packets, as the fuzz target takes them
     corpus/segment/NAME              slices, and what a disk makes of them
     corpus/shard/NAME                columns and shards of them, right and wrong
+    corpus/arrow_format/NAME         formats of Arrow's types, right and wrong
     corpus/handshake/NAME            what stock says to a listener, in steps that the
                                      fuzz target takes
     ../unit/framing/stock_messages.h frames and first segment of each message
@@ -411,6 +412,25 @@ def shards() -> dict[str, bytes]:
     }
 
 
+def arrow_formats() -> dict[str, bytes]:
+    """What stands in a schema, and little else."""
+    return {
+        "boolean": b"b",
+        "zone": b"tsu:Europe/Rome",
+        "decimal": b"d:38,-4",
+        "decimal_of_256": b"d:76,10,256",
+        "bytes": b"w:12",
+        "no_bytes": b"w:0",
+        "text": b"U",
+        "list": b"+l",
+        "pairs": b"+w:2",
+        "struct": b"+s",
+        "view": b"vu",
+        "union": b"+us:0,1",
+        "too_wide": b"w:99999999999999999999",
+    }
+
+
 def main() -> None:
     for corpus in (
         "message_reader",
@@ -418,6 +438,7 @@ def main() -> None:
         "side_channel",
         "segment",
         "shard",
+        "arrow_format",
         "handshake",
     ):
         (HERE / "corpus" / corpus).mkdir(parents=True, exist_ok=True)
@@ -433,6 +454,8 @@ def main() -> None:
         (HERE / "corpus" / "segment" / name).write_bytes(spoilt)
     for name, data in shards().items():
         (HERE / "corpus" / "shard" / name).write_bytes(data)
+    for name, data in arrow_formats().items():
+        (HERE / "corpus" / "arrow_format" / name).write_bytes(data)
     for name, steps in handshakes().items():
         (HERE / "corpus" / "handshake" / name).write_bytes(steps)
     rows = "".join(table_row(n, f) for n, f in {**made, **large_messages()}.items())

@@ -16,7 +16,8 @@ enum {
     COLUMNS = 13,
     STRING_BYTES = 10,
     FEW_ROWS = 5, /* in each of many shards */
-    KINDS = 7
+    KINDS = 8,
+    LIST_ITEMS = 3 /* of 8 bytes */
 };
 
 static const uint32_t PARTITIONS[] = {16, 64, 256, 2000, 20000};
@@ -151,43 +152,56 @@ static void print_wide(int rounds)
 static void print_kinds(int rounds)
 {
     static double taken[KINDS + 1][ROUNDS_MAX];
-    static int64_t offsets[ROWS + 1];
-    for (size_t i = 0; i < ROWS; i++)
+    static int64_t offsets[ROWS + 1], items[ROWS + 1];
+    for (size_t i = 0; i < ROWS; i++) {
         offsets[i + 1] = offsets[i] + STRING_BYTES;
+        items[i + 1] = items[i] + LIST_ITEMS;
+    }
     const struct {
         const char *name;
-        spw_column column;
+        spw_column columns[2]; /* the second one is inside of a list */
     } kinds[KINDS] = {
         {"4 bytes",
-         {.type = {SPW_COLUMN_FIXED, 4, false, 0}, .values = wide[1].values}},
+         {{.type = {SPW_COLUMN_FIXED, 4, false, 0}, .values = wide[1].values}}},
         {"8 bytes",
-         {.type = {SPW_COLUMN_FIXED, 8, false, 0}, .values = wide[1].values}},
+         {{.type = {SPW_COLUMN_FIXED, 8, false, 0}, .values = wide[1].values}}},
         {"8 of matrix",
-         {.type = {SPW_COLUMN_FIXED, 8, false, 0},
-          .values = noise((size_t)ROWS * 8 * COLUMNS),
-          .stride = 8 * COLUMNS}},
+         {{.type = {SPW_COLUMN_FIXED, 8, false, 0},
+           .values = noise((size_t)ROWS * 8 * COLUMNS),
+           .stride = 8 * COLUMNS}}},
         {"8, validity",
-         {.type = {SPW_COLUMN_FIXED, 8, true, 0},
-          .values = wide[1].values,
-          .validity = wide[2].values}},
+         {{.type = {SPW_COLUMN_FIXED, 8, true, 0},
+           .values = wide[1].values,
+           .validity = wide[2].values}}},
         {"16 bytes",
-         {.type = {SPW_COLUMN_FIXED, 16, false, 0}, .values = noise(ROWS * 16)}},
-        {"bits", {.type = {SPW_COLUMN_BITS, 0, false, 0}, .values = wide[1].values}},
+         {{.type = {SPW_COLUMN_FIXED, 16, false, 0}, .values = noise(ROWS * 16)}}},
+        {"bits", {{.type = {SPW_COLUMN_BITS, 0, false, 0}, .values = wide[1].values}}},
         {"strings",
-         {.type = {SPW_COLUMN_BINARY, 8, false, 0},
-          .values = offsets,
-          .data = noise((size_t)ROWS * STRING_BYTES),
-          .data_size = (uint64_t)ROWS * STRING_BYTES}}};
-    printf("\none column, ns a row (strings of %d bytes); ids: no column\n%10s %8s",
-           STRING_BYTES, "partitions", "ids");
+         {{.type = {SPW_COLUMN_BINARY, 8, false, 0},
+           .values = offsets,
+           .data = noise((size_t)ROWS * STRING_BYTES),
+           .data_size = (uint64_t)ROWS * STRING_BYTES}}},
+        {"lists",
+         {{.type = {SPW_COLUMN_LIST, 8, false, 1},
+           .values = items,
+           .data_size = (uint64_t)ROWS * LIST_ITEMS},
+          {.type = {SPW_COLUMN_FIXED, 8, false, 0},
+           .values = noise((size_t)ROWS * LIST_ITEMS * 8)}}}};
+    printf(
+        "\none column, ns a row (strings of %d bytes, lists of %d items of 8 bytes); "
+        "ids: no column\n%10s %8s",
+        STRING_BYTES, LIST_ITEMS, "partitions", "ids");
     for (size_t k = 0; k < KINDS; k++)
         printf(" %11s", kinds[k].name);
     for (size_t c = 0; c < COUNTS; c++) {
         for (int i = 0; i < rounds; i++) {
             spw__gather_way way = SPW__GATHER_STREAMED;
             taken[KINDS][i] = split_ns(way, wide, 0, ROWS, c, NULL);
-            for (size_t k = 0; k < KINDS; k++)
-                taken[k][i] = split_ns(way, &kinds[k].column, 1, ROWS, c, NULL);
+            for (size_t k = 0; k < KINDS; k++) {
+                const spw_column *columns = kinds[k].columns;
+                taken[k][i] = split_ns(way, columns, 1 + columns[0].type.inner_columns,
+                                       ROWS, c, NULL);
+            }
         }
         double alone = median(taken[KINDS], rounds) / ROWS;
         printf("\n%10u %8.2f", PARTITIONS[c], alone);

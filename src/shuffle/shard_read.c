@@ -297,9 +297,10 @@ spw_status spw_shards_read(const spw_column_type *types, size_t column_count,
         if (spw__column_has_offsets(&types[i]) && first_row == 0)
             spw__number_put(places[i].values, types[i].item_size, 0, 0);
     for (size_t i = 0; i < shard_count && status == SPW_STATUS_OK; i++) {
+        static const uint8_t NOTHING[1]; /* to reckon from, where rows have no bytes */
         shard_join s = {.types = types,
                         .places = places,
-                        .in = shards[i].data,
+                        .in = shards[i].data != NULL ? shards[i].data : NOTHING,
                         .counts = shards[i].counts,
                         .number = i};
         status = join_level(&s, 0, column_count, 0, shards[i].rows, first_row, error);

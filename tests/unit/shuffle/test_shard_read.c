@@ -1,3 +1,4 @@
+/* Joining: shard_read.c, and shard_sizes.c that looks at shards before. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -477,6 +478,10 @@ static void nothing_at_all_can_be_joined(void **state)
     offset = 7;
     assert_ok(spw_shards_read(TYPES, 2, &empty, 1, 0, 0, places, NULL));
     assert_int_equal(offset, 0);
+    /* So it is of lists of no items. */
+    static const spw_column_type hollow = {SPW_COLUMN_FIXED_LIST, 0, false, 0};
+    spw_column_place place = {0};
+    assert_ok(spw_shards_read(&hollow, 1, &rows_only, 1, 0, 9, &place, NULL));
     /* Rows of no columns are rows. */
     assert_ok(spw_shards_measure(NULL, 0, &rows_only, 1, &rows, NULL, NULL));
     assert_int_equal(rows, 9);

@@ -1,4 +1,5 @@
-/* Splitting as a whole: split.c, and split_gather.c that fills what it lays out. */
+/* Splitting as a whole: split.c, split_gather.c that fills what it lays out, and
+ * split_level.c, by which both come to what is inside of lists. */
 #include "shuffle/split.h"
 
 #include <stdlib.h>

@@ -69,7 +69,7 @@ static double split_ns(spw__gather_way way, const spw_column *columns, size_t co
     spw_error error;
     spw_split *split;
     double start = now_ns();
-    const spw_partitions partitions = {.ids = ids[c], .count = PARTITIONS[c]};
+    const spw_partitioning partitions = {.ids = ids[c], .count = PARTITIONS[c]};
     stop_on(spw__split_rows_by(way, context, columns, count, rows, &partitions, &split,
                                &error),
             &error);

@@ -70,7 +70,7 @@ typedef struct spw_shard {
 } spw_shard;
 
 /* Which partition each row is for, and which neighbours go the same way. */
-typedef struct spw_partitions {
+typedef struct spw_partitioning {
     const uint32_t *ids; /* one a row, below count */
     uint32_t count;
     /* Ranges of neighbouring partitions, such as those of one worker: range r ends
@@ -78,7 +78,7 @@ typedef struct spw_partitions {
      * and the last one is count. None: one range of all. */
     uint32_t range_count;
     const uint32_t *range_ends;
-} spw_partitions;
+} spw_partitioning;
 
 /* What splitting gave for a range of partitions, in a buffer of its own: the shard of
  * partition first_partition + p is bytes begins[p] to begins[p + 1], and so shards of
@@ -106,7 +106,7 @@ typedef struct spw_split spw_split;
  * by its number), LIMIT_EXCEEDED (partitions, rows, bytes, the budget), NO_MEMORY. */
 SPW_EXPORT SPW_NODISCARD spw_status
 spw_split_rows(spw_context *context, const spw_column *columns, size_t column_count,
-               uint64_t row_count, const spw_partitions *partitions,
+               uint64_t row_count, const spw_partitioning *partitions,
                spw_split **ret_split, spw_error *error);
 /* Takes: split (NULL allowed), and its references to the buffers. Thread: any. */
 SPW_EXPORT void spw_split_free(spw_split *split);

@@ -30,7 +30,7 @@ typedef struct table_memory {
     uint32_t *rows;
 } table_memory;
 
-static spw_status check_ranges(const spw_partitions *partitions, spw_error *error)
+static spw_status check_ranges(const spw_partitioning *partitions, spw_error *error)
 {
     uint32_t before = 0, count = partitions->range_count;
     if (count > SPW_PARTITION_COUNT_MAX)
@@ -53,7 +53,7 @@ static spw_status check_ranges(const spw_partitions *partitions, spw_error *erro
     return SPW_STATUS_OK;
 }
 
-static spw_status check_counts(uint64_t row_count, const spw_partitions *partitions,
+static spw_status check_counts(uint64_t row_count, const spw_partitioning *partitions,
                                spw_error *error)
 {
     if (row_count > UINT32_MAX)
@@ -71,7 +71,7 @@ static spw_status check_counts(uint64_t row_count, const spw_partitions *partiti
 }
 
 /* Where each range's part of the tables is; nothing is in them. */
-static void divide_tables(const spw_partitions *partitions, uint32_t range_count,
+static void divide_tables(const spw_partitioning *partitions, uint32_t range_count,
                           size_t counts_per_shard, const table_memory *tables)
 {
     uint32_t first = 0;
@@ -89,7 +89,7 @@ static void divide_tables(const spw_partitions *partitions, uint32_t range_count
     }
 }
 
-static spw_status make_tables(spw_split *split, const spw_partitions *partitions,
+static spw_status make_tables(spw_split *split, const spw_partitioning *partitions,
                               size_t counts_per_shard, table_memory *ret,
                               spw_error *error)
 {
@@ -239,7 +239,7 @@ static spw_status make_buffers(const spw__split_job *job, const table_memory *ta
 }
 
 static spw_status fill(spw_split *split, spw__split_job *job, size_t counts_per_shard,
-                       const spw_partitions *partitions, spw_error *error)
+                       const spw_partitioning *partitions, spw_error *error)
 {
     table_memory tables = {0};
     spw_status status =
@@ -261,7 +261,7 @@ static spw_status fill(spw_split *split, spw__split_job *job, size_t counts_per_
 
 spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                               const spw_column *columns, size_t column_count,
-                              uint64_t row_count, const spw_partitions *partitions,
+                              uint64_t row_count, const spw_partitioning *partitions,
                               spw_split **ret_split, spw_error *error)
 {
     size_t counts_per_shard = 0;
@@ -293,7 +293,7 @@ spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
 
 spw_status spw_split_rows(spw_context *context, const spw_column *columns,
                           size_t column_count, uint64_t row_count,
-                          const spw_partitions *partitions, spw_split **ret_split,
+                          const spw_partitioning *partitions, spw_split **ret_split,
                           spw_error *error)
 {
     return spw__split_rows_by(SPW__GATHER_STREAMED, context, columns, column_count,

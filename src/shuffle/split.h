@@ -8,7 +8,7 @@
 /* spw_split_rows by no better way than the given one. */
 spw_status spw__split_rows_by(spw__gather_way way, spw_context *context,
                               const spw_column *columns, size_t column_count,
-                              uint64_t row_count, const spw_partitions *partitions,
+                              uint64_t row_count, const spw_partitioning *partitions,
                               spw_split **ret_split, spw_error *error);
 
 #endif

@@ -216,7 +216,7 @@ static void split_and_join(const input *in, spw_context *context, uint64_t rows,
         if (in->types[i].kind == SPW_COLUMN_BLOB)
             columns[i].values = blob[i];
     }
-    const spw_partitions partitions = {.ids = ids, .count = 1};
+    const spw_partitioning partitions = {.ids = ids, .count = 1};
     require(spw_split_rows(context, columns, in->column_count, rows, &partitions,
                            &split, NULL) == SPW_STATUS_OK);
     spw_split_read_shard(split, 0, &shard);

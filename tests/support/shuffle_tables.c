@@ -484,18 +484,18 @@ void shuffle_table_check_split(const shuffle_table *table, const spw_split *spli
     }
 }
 
-spw_partitions shuffle_table_partitions(const shuffle_table *table)
+spw_partitioning shuffle_table_partitions(const shuffle_table *table)
 {
-    return (spw_partitions){.ids = table->ids,
-                            .count = table->partition_count,
-                            .range_count = table->range_count,
-                            .range_ends = table->range_ends};
+    return (spw_partitioning){.ids = table->ids,
+                              .count = table->partition_count,
+                              .range_count = table->range_count,
+                              .range_ends = table->range_ends};
 }
 
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
                                spw_split **ret_split, spw_error *error)
 {
-    spw_partitions partitions = shuffle_table_partitions(table);
+    spw_partitioning partitions = shuffle_table_partitions(table);
     return spw_split_rows(context, table->columns, table->column_count,
                           table->row_count, &partitions, ret_split, error);
 }

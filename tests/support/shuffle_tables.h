@@ -43,7 +43,7 @@ void shuffle_table_put_shard(const shuffle_table *table, uint32_t partition,
 /* Fails the test unless the split has the shards of the table, byte by byte. */
 void shuffle_table_check_split(const shuffle_table *table, const spw_split *split);
 
-spw_partitions shuffle_table_partitions(const shuffle_table *table);
+spw_partitioning shuffle_table_partitions(const shuffle_table *table);
 /* A call of spw_split_rows with what the table has. */
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,
                                spw_split **ret_split, spw_error *error);

@@ -104,7 +104,7 @@ static void check_array(const struct ArrowSchema *schema, int64_t length,
     uint32_t *ids = malloc((size_t)length * sizeof *ids + 1);
     for (int64_t i = 0; i < length; i++)
         ids[i] = (uint32_t)rand_r(seed) % PARTITIONS;
-    const spw_partitions partitions = {.ids = ids, .count = PARTITIONS};
+    const spw_partitioning partitions = {.ids = ids, .count = PARTITIONS};
     assert_ok(spw_arrow_types(schema, NULL, 0, &count, NULL));
     spw_status status = spw_arrow_columns(schema, array, columns, count, &error);
     if (status != SPW_STATUS_OK)

@@ -38,7 +38,7 @@ static void the_example_has_the_bytes_of_its_document(void **state)
     counted_context_open(&counted, 0, 0);
     spw_split *split;
     spw_split_range range;
-    const spw_partitions partitions = {.ids = ids, .count = 3};
+    const spw_partitioning partitions = {.ids = ids, .count = 3};
     assert_ok(
         spw_split_rows(counted.context, columns, 2, 5, &partitions, &split, NULL));
     assert_int_equal(spw_split_range_count(split), 1);
@@ -59,7 +59,7 @@ static void check_random(spw_context *context, uint64_t rows, uint32_t partition
     spw_split *split;
     shuffle_table_choose_types(&table, seed);
     shuffle_table_fill(&table, rows, partitions, seed);
-    spw_partitions parts = shuffle_table_partitions(&table);
+    spw_partitioning parts = shuffle_table_partitions(&table);
     for (int way = 0; way <= SPW__GATHER_STREAMED; way++) {
         assert_ok(spw__split_rows_by((spw__gather_way)way, context, table.columns,
                                      table.column_count, rows, &parts, &split, NULL));
@@ -118,7 +118,7 @@ static void items_follow_the_rows_that_they_are_in(void **state)
          .values = offsets,
          .data_size = 6},
         {.type = {SPW_COLUMN_FIXED, 2, false, 0}, .values = items}};
-    const spw_partitions partitions = {.ids = ids, .count = 2};
+    const spw_partitioning partitions = {.ids = ids, .count = 2};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     spw_split *split;
@@ -177,7 +177,7 @@ static void lists_that_make_no_sense_are_refused(void **state)
          "column 0 has 8589934590 items, more than a list may"},
     };
     static const uint64_t items[5];
-    const spw_partitions partitions = {.ids = ids, .count = 1};
+    const spw_partitioning partitions = {.ids = ids, .count = 1};
     counted_context counted;
     counted_context_open(&counted, 0, 0);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -215,8 +215,8 @@ static void nothing_at_all_can_be_split(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         spw_split *split;
         spw_split_range tables;
-        const spw_partitions partitions = {.ids = CASES[i].rows > 0 ? ids : NULL,
-                                           .count = CASES[i].partitions};
+        const spw_partitioning partitions = {.ids = CASES[i].rows > 0 ? ids : NULL,
+                                             .count = CASES[i].partitions};
         assert_ok(spw_split_rows(counted.context, columns, CASES[i].columns,
                                  CASES[i].rows, &partitions, &split, NULL));
         spw_split_read_range(split, 0, &tables);
@@ -253,8 +253,8 @@ static void an_id_that_is_no_partition_is_refused_by_its_row(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         spw_split *split = NULL;
         spw_error error;
-        const spw_partitions partitions = {.ids = CASES[i].ids,
-                                           .count = CASES[i].partitions};
+        const spw_partitioning partitions = {.ids = CASES[i].ids,
+                                             .count = CASES[i].partitions};
         assert_status(
             spw_split_rows(counted.context, &column, 1, 4, &partitions, &split, &error),
             INVALID_ARGUMENT);
@@ -268,9 +268,9 @@ static void more_than_can_be_counted_is_refused(void **state)
 {
     (void)state;
     static const uint32_t ids[1];
-    const spw_partitions one = {.ids = ids, .count = 1}, without = {.count = 1};
-    const spw_partitions most = {.ids = ids, .count = 1u << 24};
-    const spw_partitions many = {.ids = ids, .count = (1u << 24) + 1};
+    const spw_partitioning one = {.ids = ids, .count = 1}, without = {.count = 1};
+    const spw_partitioning most = {.ids = ids, .count = 1u << 24};
+    const spw_partitioning many = {.ids = ids, .count = (1u << 24) + 1};
     counted_context counted;
     counted_context_open(&counted, 0, 1 << 20);
     spw_split *split = NULL;
@@ -304,7 +304,7 @@ static void a_shard_takes_few_bytes_beside_its_rows(void **state)
     static uint64_t items[ROWS];
     static uint32_t ids[ROWS];
     static int64_t offsets[ROWS + 1];
-    const spw_partitions partitions = {.ids = ids, .count = PARTITIONS};
+    const spw_partitioning partitions = {.ids = ids, .count = PARTITIONS};
     spw_column columns[COLUMNS + 1];
     for (size_t i = 0; i < ROWS; i++) {
         ids[i] = (uint32_t)(i * 7919 % PARTITIONS);
@@ -338,7 +338,7 @@ static void there_may_be_very_many_partitions(void **state)
     (void)state;
     static const uint32_t ids[3] = {(1u << 24) - 1, 0, (1u << 24) - 1};
     static const uint32_t items[3] = {1, 2, 3};
-    const spw_partitions partitions = {.ids = ids, .count = 1u << 24};
+    const spw_partitioning partitions = {.ids = ids, .count = 1u << 24};
     const spw_column column = {.type = {SPW_COLUMN_FIXED, 4, false, 0},
                                .values = items};
     counted_context counted;
@@ -376,16 +376,16 @@ static void ranges_that_make_no_sense_are_refused(void **state)
     spw_split *split = NULL;
     spw_error error;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        const spw_partitions partitions = {ids, 3, CASES[i].count, CASES[i].ends};
+        const spw_partitioning partitions = {ids, 3, CASES[i].count, CASES[i].ends};
         assert_status(
             spw_split_rows(counted.context, NULL, 0, 1, &partitions, &split, &error),
             INVALID_ARGUMENT);
         assert_string_equal(error.message, CASES[i].message);
     }
-    const spw_partitions unsaid = {ids, 3, 2, NULL};
+    const spw_partitioning unsaid = {ids, 3, 2, NULL};
     assert_status(spw_split_rows(counted.context, NULL, 0, 1, &unsaid, &split, &error),
                   INVALID_ARGUMENT);
-    const spw_partitions many = {ids, 3, (1u << 24) + 1, ids};
+    const spw_partitioning many = {ids, 3, (1u << 24) + 1, ids};
     assert_status(spw_split_rows(counted.context, NULL, 0, 1, &many, &split, &error),
                   LIMIT_EXCEEDED);
     assert_null(split);
@@ -399,7 +399,7 @@ static void each_buffer_may_outlive_the_split_by_itself(void **state)
     static const uint32_t ids[6] = {4, 0, 4, 1, 0, 4};
     static const uint64_t items[6] = {10, 20, 30, 40, 50, 60};
     static const uint32_t ends[4] = {2, 2, 4, 5};
-    const spw_partitions partitions = {ids, 5, 4, ends};
+    const spw_partitioning partitions = {ids, 5, 4, ends};
     const spw_column column = {.type = {SPW_COLUMN_FIXED, 8, false, 0},
                                .values = items};
     counted_context counted;

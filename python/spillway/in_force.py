@@ -7,9 +7,21 @@ is apart from both so that stats() needs neither Dask nor the C library.
 ON = "on"
 
 TRANSPORT, SAME_HOST = "transport", "same_host"
-PARTS = (TRANSPORT, SAME_HOST, "malloc", "offload", "merge", "values", "store")
+PARTS = (
+    TRANSPORT,
+    SAME_HOST,
+    "malloc",
+    "offload",
+    "merge",
+    "values",
+    "store",
+    "shuffle",
+)
 """What can be on or off: each is the name of the hook that makes it work, but for
-same_host, which the transport does by itself, so that it is off wherever that is."""
+same_host, which the transport does by itself, so that it is off wherever that is, and
+for those in _HOOK_OF."""
+
+_HOOK_OF = {"shuffle": "shuffle_buffer"}
 
 hooks: dict[str, str] = {}
 """For each place where we enter Dask: ON, or why it is off. Empty until enable(), and
@@ -33,7 +45,7 @@ def why_off(part: str) -> str | None:
 
 def parts() -> dict[str, dict[str, bool | str | None]]:
     """For each part whether it is on, and why it is not."""
-    reasons = {part: why_off(part) for part in PARTS}
+    reasons = {part: why_off(_HOOK_OF.get(part, part)) for part in PARTS}
     reasons[SAME_HOST] = reasons[TRANSPORT] or same_host_off
     return {
         part: {"on": reason is None, "why_off": reason}

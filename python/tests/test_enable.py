@@ -171,12 +171,13 @@ def test_disable_transport_leaves_tcp_to_dask_and_the_rest_on(monkeypatch):
     assert hooks["config"] == hooks["preloads"] == in_force.ON
 
 
-def test_names_of_later_parts_are_accepted(monkeypatch, caplog):
+def test_several_names_switch_off_several_parts(monkeypatch, caplog):
     names = "same_host,store,shuffle"
     monkeypatch.setenv("SPILLWAY_DISABLE", names)
     enable()
     hooks = stats()["hooks"]
     assert hooks.pop("store") == "off: SPILLWAY_DISABLE=store"
+    assert hooks.pop("shuffle_buffer") == "off: SPILLWAY_DISABLE=shuffle"
     assert set(hooks.values()) == {in_force.ON}
     assert warnings_of(caplog) == []
 

@@ -34,6 +34,7 @@ OWN_OBJECT = {
     "relay": "distributed.scheduler:Scheduler.get_nbytes",
     "client_check": "distributed.scheduler:Scheduler.identity",
     "store": "distributed.spill:SpillBuffer",
+    "shuffle_buffer": "dask.dataframe.dask_expr._merge:Merge._lower",
 }
 
 

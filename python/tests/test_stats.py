@@ -97,6 +97,7 @@ def test_has_every_figure_in_plain_types():
         "merge",
         "values",
         "store",
+        "shuffle",
     }
     assert got["pid"] == os.getpid()
     assert got["peak_rss_bytes"] > 10 * 2**20

@@ -452,6 +452,39 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "(self, keys=None, summary=True)",
         ),
     ),
+    # hook_shuffle_buffer.py. Expressions are pickled and copied by all their operands,
+    # also by those behind _parameters.
+    "shuffle_buffer": (
+        _is("dask.dataframe.dask_expr._collection:get_annotations", "()"),
+        _is(
+            "dask.dataframe.dask_expr._collection:get_specified_shuffle",
+            "(shuffle_method)",
+        ),
+        _is(
+            "dask.dataframe.dask_expr._groupby:get_specified_shuffle",
+            "(shuffle_method)",
+        ),
+        _is("dask.dataframe.dask_expr._groupby:new_collection", "(expr)"),
+        _is(
+            "dask.dataframe.dask_expr._collection:_get_shuffle_preferring_order",
+            "(shuffle)",
+        ),
+        # It has parameters method and frame, and Merge shuffle_method, left and right.
+        _is("dask.dataframe.dask_expr._shuffle:RearrangeByColumn._lower", "(self)"),
+        _is("dask.dataframe.dask_expr._shuffle:Shuffle._lower", "(self)"),
+        _is("dask.dataframe.dask_expr._shuffle:P2PShuffle._layer", "(self)"),
+        _is("dask.dataframe.dask_expr._shuffle:SimpleShuffle._parameters", "list"),
+        _is("dask.dataframe.dask_expr._merge:Merge._lower", "(self)"),
+        _is("dask.dataframe.dask_expr._merge:Merge._parameters", "list"),
+        _is("dask.dataframe.dask_expr._merge:HashJoinP2P._layer", "(self)"),
+        _is("dask.dataframe.dask_expr._merge:HashJoinP2P._parameters", "list"),
+        Relies("dask.config:get", takes=("key", "default")),
+        _is("distributed.shuffle._core:P2PBarrierTask.spec", "member_descriptor"),
+        Relies(
+            "distributed.shuffle._shuffle:DataFrameShuffleSpec",
+            takes=("id", "disk", "meta"),
+        ),
+    ),
     "client_check": (
         _is(
             "distributed.scheduler:Scheduler.identity",

@@ -15,12 +15,9 @@ OFFLOAD = "offload"
 MERGE = "merge"
 VALUES = "values"
 STORE = "store"
+SHUFFLE = "shuffle"
 
-_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE, VALUES, STORE)
-
-_LATER = {"shuffle"}
-"""Parts that later versions have: one environment must do for a cluster in which
-versions differ, so this one accepts their names, and has nothing to switch off."""
+_PARTS = (TRANSPORT, SAME_HOST, MALLOC, OFFLOAD, MERGE, VALUES, STORE, SHUFFLE)
 
 
 def _named() -> set[str]:
@@ -36,14 +33,14 @@ def is_off(part: str) -> bool:
 def read() -> frozenset[str]:
     """The names in SPILLWAY_DISABLE. One warning says which of them mean nothing."""
     names = _named()
-    unknown = names - {ALL, *_PARTS} - _LATER
+    unknown = names - {ALL, *_PARTS}
     if unknown:
         logger.warning(
             "%s has unknown names, which switch nothing off: %s. It takes a "
             "comma-separated list of: %s",
             VARIABLE,
             ", ".join(sorted(unknown)),
-            ", ".join([ALL, *_PARTS, *sorted(_LATER)]),
+            ", ".join([ALL, *_PARTS]),
         )
     return frozenset(names - unknown)
 

@@ -1,0 +1,218 @@
+"""pandas' frames taken apart to columns of memory, and put together again.
+
+This is the Python half of a shuffle. The other half permutes the rows of columns by
+partition and joins what several tables have of one (docs/shuffle_layout.md), and knows
+nothing of frames. What comes out is what `pandas.concat` of the same rows gives.
+
+Taking apart copies no values, but for columns that are reversed, for a RangeIndex and a
+MultiIndex, and for Arrow's arrays of several chunks.
+"""
+
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from spillway.array_families import bare, form_of
+from spillway.array_form import ArrayForm
+from spillway.column_memory import (
+    Allocate,
+    Column,
+    JoinedColumn,
+    block_places,
+    place,
+)
+from spillway.frame_index import KNOWN, take_index
+from spillway.frame_labels import frozen, label_list, positions
+from spillway.frame_layout import (
+    FrameLayout,
+    OpaqueLayout,
+    frame_layout,
+    frame_of_blocks,
+    opaque_layout,
+)
+from spillway.numpy_forms import BLOB, numpy_form
+from spillway.opaque_rows import OpaqueRows
+from spillway.uniting import concat
+
+__all__ = ["TakenFrame", "concat", "places", "put_together", "take_apart"]
+
+logger = logging.getLogger(__name__)
+
+Layout = FrameLayout | OpaqueLayout
+
+
+class TakenFrame(NamedTuple):
+    """A frame as columns of memory, which belongs to the frame.
+
+    Attributes
+    ----------
+    layout
+        All that rebuilding needs beside the columns: hashable, comparable, picklable.
+        Shards of frames with equal layouts may be joined column by column.
+    columns
+        In the order of `layout.types`.
+    rows
+        Of the frame, and of each column.
+    """
+
+    layout: Layout
+    columns: list[Column]
+    rows: int
+
+
+def take_apart(frame: pd.DataFrame, drop: str | None = None) -> TakenFrame:
+    """Find the memory of a frame's columns and index.
+
+    Parameters
+    ----------
+    frame
+        Any frame. It must not be changed as long as its columns are used.
+    drop
+        A label; what columns have it are left out. In a MultiIndex it is the first
+        part of labels.
+
+    Raises
+    ------
+    KeyError
+        When no column has that label.
+    Exception
+        What pickle raises for `attrs`, categories, and frames of classes of their own,
+        that cannot be pickled.
+    """
+    known = type(frame) is pd.DataFrame and type(frame.index) in KNOWN
+    if not (known and blocks_hold()):
+        if drop is not None:
+            frame = frame.drop(columns=drop)
+        return TakenFrame(
+            opaque_layout(frame), [Column(BLOB, OpaqueRows(frame))], len(frame)
+        )
+    labels = label_list(frame.columns)
+    labels_key = frozen(frame.columns, labels)
+    dropped = [] if drop is None else positions(frame.columns, labels, drop)
+    forms, taken = take_blocks(frame)
+    for position in reversed(dropped):
+        del forms[position], taken[position]
+    index, index_columns = take_index(frame.index)
+    layout = frame_layout(frame, labels_key, dropped, tuple(forms), index)
+    columns = [column for at in layout.order for column in taken[at]]
+    columns += index_columns
+    return TakenFrame(layout, columns, len(frame.index))
+
+
+def take_blocks(frame: pd.DataFrame) -> tuple[list[ArrayForm], list[list[Column]]]:
+    """The form of each of a frame's columns, and what columns of memory it has."""
+    width = frame.shape[1]
+    forms: list[Any] = [None] * width
+    taken: list[Any] = [None] * width
+    for block in frame._mgr.blocks:  # type: ignore[attr-defined]
+        values = block.values
+        numpy = isinstance(values, np.ndarray)
+        form: ArrayForm = numpy_form(values.dtype) if numpy else form_of(values)
+        if values.ndim == 1:
+            several = [form.columns(values)]
+        elif form.in_blocks:
+            several = form.block_columns(bare(form, values))
+        else:
+            several = [form.columns(row) for row in values]
+        for at, columns in zip(block.mgr_locs.as_array.tolist(), several, strict=True):
+            forms[at] = form
+            taken[at] = columns
+    return forms, taken
+
+
+@functools.cache
+def blocks_hold() -> bool:
+    """Whether this pandas has a frame's values where they are looked for, and makes
+    frames of blocks. If not, frames are pickled by rows."""
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 4], "c": [3, 5], "d": ["e", "f"]})
+    try:
+        _, taken = take_blocks(frame)
+        blocks = [
+            (block.values, block.mgr_locs.as_array) for block in frame._mgr.blocks
+        ]
+        again = frame_of_blocks(blocks, frame.index, frame.columns)
+        values = [taken[at][0].values.tolist() for at in range(3)]
+        return values == [[1, 2], [0.5, 4], [3, 5]] and again.equals(frame)
+    except Exception:
+        logger.warning("frames are pickled by rows", exc_info=True)
+        return False
+
+
+def places(
+    layout: Layout, rows: int, counts: Sequence[int], allocate: Allocate
+) -> list[JoinedColumn]:
+    """Memory for joined columns, laid out as pandas wants it.
+
+    Columns that pandas has in one block lie side by side in one allocation.
+
+    Parameters
+    ----------
+    layout
+        Of all shards.
+    rows
+        Of all shards together.
+    counts
+        For each column that is `binary` or `blob`, in order: the bytes of its values,
+        or of its pickles.
+    allocate
+        Gives a writeable buffer of so many bytes, or more; it is asked for one or more.
+
+    Returns
+    -------
+    list
+        A column for each of `layout.types`, all of its memory still to be written.
+
+    Raises
+    ------
+    ValueError
+        When there are not as many counts as such columns.
+    """
+    sizes = [0] * len(layout.types)
+    at_counts = [
+        at for at, type in enumerate(layout.types) if type.kind in ("binary", "blob")
+    ]
+    for at, count in zip(at_counts, counts, strict=True):
+        sizes[at] = count
+    joined: list[JoinedColumn] = []
+    for width in layout.widths:
+        at = len(joined)
+        type = layout.types[at]
+        if width > 1 and type.kind == "fixed":
+            joined += block_places(type, width, rows, allocate)
+        else:
+            joined += [
+                place(layout.types[each], rows, sizes[each], allocate)
+                for each in range(at, at + width)
+            ]
+    return joined
+
+
+def put_together(
+    layout: Layout, rows: int, columns: Sequence[JoinedColumn]
+) -> pd.DataFrame:
+    """A frame in the memory of joined columns, which it keeps and may write.
+
+    Parameters
+    ----------
+    layout
+        Of all shards that were joined.
+    rows
+        Of all of them together.
+    columns
+        One for each of `layout.types`, such as `places` gives, and filled. Columns of a
+        block that are not in one allocation are copied into one.
+
+    Raises
+    ------
+    ValueError
+        When there are not as many columns as types, or a blob has not as many rows.
+    Exception
+        What unpickling a blob raises.
+    """
+    if len(columns) != len(layout.types):
+        raise ValueError(f"{len(columns)} columns for {len(layout.types)} types")
+    return layout.frame(rows, columns)

@@ -25,7 +25,7 @@ from spillway.column_memory import (
     block_places,
     place,
 )
-from spillway.frame_index import KNOWN, take_index
+from spillway.frame_index import KNOWN, index_of, take_index
 from spillway.frame_labels import frozen, label_list, positions
 from spillway.frame_layout import (
     FrameLayout,
@@ -134,7 +134,7 @@ def blocks_hold() -> bool:
         blocks = [
             (block.values, block.mgr_locs.as_array) for block in frame._mgr.blocks
         ]
-        again = frame_of_blocks(blocks, frame.index, frame.columns)
+        again = frame_of_blocks(blocks, index_of(np.arange(2)), frame.columns)
         values = [taken[at][0].values.tolist() for at in range(3)]
         return values == [[1, 2], [0.5, 4], [3, 5]] and again.equals(frame)
     except Exception:

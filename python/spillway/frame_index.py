@@ -109,7 +109,9 @@ def take_array(array: Any) -> tuple[ArrayForm, list[Column]]:
 
 
 def index_of(array: Any) -> pd.Index:
-    """An index of an array, of its dtype, without a copy."""
+    """An index of an array that came from one, of its dtype, without a copy."""
+    if isinstance(array, np.ndarray):  # which pandas has in no index but the plain one
+        return pd.Index._simple_new(array, None)  # type: ignore[attr-defined]
     return pd.Index(array, dtype=array.dtype, copy=False)
 
 

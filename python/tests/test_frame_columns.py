@@ -190,16 +190,6 @@ def test_nan_keeps_its_bits_and_zero_its_sign():
     check(*halves(frame_of(values)))
 
 
-def test_structured_items():
-    dtype = np.dtype([("a", "i4"), ("b", "f8")], align=True)
-    values = pd.Series([None] * N)
-    try:
-        values = pd.Series(np.zeros(N, dtype))
-    except (TypeError, ValueError) as error:
-        pytest.skip(f"pandas has no columns of them: {error}")
-    check(*halves(frame_of(values)))
-
-
 MASKED = [
     *("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"),
     *("Float32", "Float64", "boolean"),

@@ -94,6 +94,25 @@ typedef struct spw_split_range {
     const uint64_t *counts;    /* partition_count times counts_per_shard */
 } spw_split_range;
 
+/* What the numbers of partitions are that a caller has. */
+typedef struct spw_partition_id_type {
+    uint32_t size; /* bytes: 1, 2, 4 or 8 */
+    bool is_signed;
+} spw_partition_id_type;
+
+/* Replace each row's partition id by the number that the table has for it: what
+ * spw_split_rows wants, from ids of any width, with partitions in another order (those
+ * of one receiver side by side) or several that have one number (nobody wants them).
+ * Borrows: all arguments, during the call; ids need not lie on a boundary. numbers has
+ * number_count of them, and ids are from 0 to below that.
+ * Returns: in ret_ids, one a row; after an error some of it is written. Thread: any.
+ * Errors: INVALID_ARGUMENT (an id that has no number, of which the message names the
+ * row; a size that is none). */
+SPW_EXPORT SPW_NODISCARD spw_status
+spw_partition_ids_number(const void *ids, const spw_partition_id_type *type,
+                         uint64_t row_count, const uint32_t *numbers,
+                         uint64_t number_count, uint32_t *ret_ids, spw_error *error);
+
 typedef struct spw_split spw_split;
 
 /* Split row_count rows. Costs time by rows and bytes, and what it allocates beside the
@@ -130,10 +149,12 @@ typedef struct spw_column_place {
     /* FIXED: items; BITS: a bitmap; BINARY, LIST: offsets, one more than rows; others:
      * NULL. */
     void *values;
-    void *data;          /* BINARY, BLOB; NULL if there is no room for any */
-    uint64_t data_size;  /* bytes there is room for; LIST: items, in places inside */
-    uint64_t data_begin; /* BLOB: bytes that data has; joining adds to it */
-    void *validity;      /* a bitmap, for a type that has one; NULL otherwise */
+    void *data;           /* BINARY, BLOB; NULL if there is no room for any */
+    uint64_t data_size;   /* bytes there is room for; LIST: items, in places inside */
+    uint64_t data_begin;  /* BLOB: bytes that data has; joining adds to it */
+    uint32_t offset_size; /* BINARY, LIST: of the offsets here, 4 or 8; 0: as the type
+                           * has */
+    void *validity;       /* a bitmap, for a type that has one; NULL otherwise */
 } spw_column_place;
 
 /* Add up what is in shards, to know how much memory joining them takes, and see that

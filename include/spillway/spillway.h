@@ -52,6 +52,7 @@
 #include "spillway/context.h"
 #include "spillway/file.h"
 #include "spillway/listener.h"
+#include "spillway/partitions.h"
 #include "spillway/payload.h"
 #include "spillway/pool.h"
 #include "spillway/reactor.h"

@@ -140,7 +140,9 @@ size_t spw__buffer_discard(spw_buffer *buffer, size_t from, size_t to)
     size_t bytes = spw__region_discard(buffer->context, &buffer->region, from, to);
     if (bytes == 0)
         return 0;
-    (void)atomic_fetch_add(&buffer->discarded, bytes);
+    size_t before = atomic_fetch_add(&buffer->discarded, bytes);
+    assert(bytes <= buffer->size - before); /* or a page went twice */
+    (void)before;
     spw_budget_release(spw_context_budget(buffer->context), buffer->charge, bytes);
     return bytes;
 }

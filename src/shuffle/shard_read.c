@@ -24,6 +24,12 @@ typedef struct join {
 
 /* ----- places ----- */
 
+static uint32_t offset_size_of(const spw_column_type *type,
+                               const spw_column_place *place)
+{
+    return place->offset_size != 0 ? place->offset_size : type->item_size;
+}
+
 /* Where in its data, or in the places inside, a place goes on. */
 static uint64_t place_begin(const spw_column_type *type, const spw_column_place *place,
                             uint64_t first_row)
@@ -32,8 +38,8 @@ static uint64_t place_begin(const spw_column_type *type, const spw_column_place 
         return place->data_begin;
     if (type->kind == SPW_COLUMN_FIXED_LIST)
         return first_row * type->item_size;
-    return first_row > 0 ? spw__number_at(place->values, type->item_size, first_row)
-                         : 0;
+    uint32_t size = offset_size_of(type, place);
+    return first_row > 0 ? spw__number_at(place->values, size, first_row) : 0;
 }
 
 static spw_status refuse_place(size_t column, const char *what, spw_error *error)
@@ -57,7 +63,8 @@ static spw_status check_data_room(const spw_column_type *type,
                               column, place->data_size,
                               is_list ? "items inside" : "bytes for data", count,
                               begin);
-    if (type->item_size == 4 && begin + count > INT32_MAX)
+    if (spw__column_has_offsets(type) && offset_size_of(type, place) == 4 &&
+        begin + count > INT32_MAX)
         return spw__error_set(error, SPW_STATUS_LIMIT_EXCEEDED, 0,
                               "column %zu has %" PRIu64
                               " %s, more than offsets of 4 bytes can count",
@@ -82,6 +89,10 @@ static spw_status check_place(const spw_column_type *type,
         return refuse_place(column, "has values, which its kind does not have", error);
     if (type->kind != SPW_COLUMN_BLOB && place->data_begin != 0)
         return refuse_place(column, "has a begin, which only blobs have", error);
+    if (place->offset_size != 0 &&
+        (!spw__column_has_offsets(type) ||
+         (place->offset_size != 4 && place->offset_size != 8)))
+        return refuse_place(column, "has offsets that it cannot have", error);
     if (type->has_validity && place->validity == NULL && end_row > 0)
         return refuse_place(column, "has no validity bitmap", error);
     if (!type->has_validity && place->validity != NULL)
@@ -174,7 +185,7 @@ static inline bool join_ends(uint8_t *offsets, uint32_t offset_size, uint64_t be
 /* Of BINARY and LIST, whose values and items stand elsewhere. */
 static bool join_offsets(const join *j)
 {
-    uint32_t size = j->type->item_size;
+    uint32_t size = offset_size_of(j->type, j->place);
     uint8_t *offsets = j->place->values;
     const uint8_t *ends = j->in + j->parts.values;
     /* What this column's joins have left, not what was there at first_row. */
@@ -295,7 +306,8 @@ spw_status spw_shards_read(const spw_column_type *types, size_t column_count,
                             room_rows, places, error);
     for (size_t i = 0; i < column_count && status == SPW_STATUS_OK; i++)
         if (spw__column_has_offsets(&types[i]) && first_row == 0)
-            spw__number_put(places[i].values, types[i].item_size, 0, 0);
+            spw__number_put(places[i].values, offset_size_of(&types[i], &places[i]), 0,
+                            0);
     for (size_t i = 0; i < shard_count && status == SPW_STATUS_OK; i++) {
         static const uint8_t NOTHING[1]; /* to reckon from, where rows have no bytes */
         shard_join s = {.types = types,

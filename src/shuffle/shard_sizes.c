@@ -11,10 +11,10 @@
 /* One shard, whose columns have been added up so far. */
 typedef struct sizes {
     const spw_column_type *types;
-    const spw_shard *shard;
-    size_t number;
-    const uint64_t *counts; /* the next one */
-    uint64_t taken;         /* at most the shard's size */
+    size_t number;          /* for messages */
+    const uint64_t *counts; /* the next one; NULL: none are said */
+    uint64_t most;          /* bytes that it may have */
+    uint64_t taken;         /* at most that */
 } sizes;
 
 static spw_status refuse(const sizes *s, size_t column, const char *what,
@@ -29,7 +29,7 @@ static spw_status refuse_size(const sizes *s, size_t column, spw_error *error)
     return spw__error_set(error, SPW_STATUS_CORRUPT, 0,
                           "shard %zu, column %zu: what its rows and bytes take is more "
                           "than the shard's %" PRIu64 " bytes",
-                          s->number, column, s->shard->size);
+                          s->number, column, s->most);
 }
 
 /* Add a column, and see that its count can be one. */
@@ -38,7 +38,7 @@ static spw_status add_column(sizes *s, size_t column, uint32_t rows,
 {
     const spw_column_type *type = &s->types[column];
     bool has_count = spw__column_has_count(type);
-    if (has_count && s->shard->counts == NULL)
+    if (has_count && s->counts == NULL)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "shard %zu does not say the count of column %zu",
                               s->number, column);
@@ -46,12 +46,12 @@ static spw_status add_column(sizes *s, size_t column, uint32_t rows,
     if (type->kind == SPW_COLUMN_LIST && count > UINT32_MAX)
         return refuse(s, column, "more items than a shard may have", error);
     /* Before they are added up. */
-    if (spw__column_has_data(type) && count > s->shard->size)
+    if (spw__column_has_data(type) && count > s->most)
         return refuse_size(s, column, error);
     if (rows == 0 && count > 0)
         return refuse(s, column, "bytes without rows", error);
     uint64_t taken = spw__shard_parts_of(type, rows, count).end;
-    if (taken > s->shard->size - s->taken)
+    if (taken > s->most - s->taken)
         return refuse_size(s, column, error);
     s->taken += taken;
     *ret_count = count;
@@ -78,23 +78,34 @@ static spw_status add_columns(sizes *s, size_t begin, size_t end, uint32_t rows,
     return status;
 }
 
+spw_status spw__shard_size(const spw_column_type *types, size_t column_count,
+                           size_t number, uint32_t rows, const uint64_t *counts,
+                           uint64_t most, uint64_t *ret_size, spw_error *error)
+{
+    sizes s = {.types = types, .number = number, .counts = counts, .most = most};
+    spw_status status = add_columns(&s, 0, column_count, rows, error);
+    if (status == SPW_STATUS_OK)
+        *ret_size = s.taken;
+    return status;
+}
+
 static spw_status check_shard(const spw_column_type *types, size_t column_count,
                               const spw_shard *shard, size_t number, spw_error *error)
 {
-    sizes s = {
-        .types = types, .shard = shard, .number = number, .counts = shard->counts};
+    uint64_t taken;
     if (shard->data == NULL && shard->size > 0)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "shard %zu has no address", number);
     if (shard->size > PTRDIFF_MAX)
         return spw__error_set(error, SPW_STATUS_INVALID_ARGUMENT, 0,
                               "shard %zu is larger than the address space", number);
-    spw_status status = add_columns(&s, 0, column_count, shard->rows, error);
-    if (status == SPW_STATUS_OK && s.taken != shard->size)
+    spw_status status = spw__shard_size(types, column_count, number, shard->rows,
+                                        shard->counts, shard->size, &taken, error);
+    if (status == SPW_STATUS_OK && taken != shard->size)
         return spw__error_set(error, SPW_STATUS_CORRUPT, 0,
                               "shard %zu: %" PRIu64 " bytes, of which its columns take "
                               "only %" PRIu64,
-                              number, shard->size, s.taken);
+                              number, shard->size, taken);
     return status;
 }
 

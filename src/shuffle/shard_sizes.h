@@ -9,6 +9,13 @@
 spw_status spw__shards_check(const spw_column_type *types, size_t column_count,
                              const spw_shard *shards, size_t shard_count,
                              spw_error *error);
+/* What a shard of so many rows takes, which may be no more than most. Nothing is
+ * trusted but the types; number is for messages. Errors: CORRUPT, INVALID_ARGUMENT (no
+ * counts).
+ */
+spw_status spw__shard_size(const spw_column_type *types, size_t column_count,
+                           size_t number, uint32_t rows, const uint64_t *counts,
+                           uint64_t most, uint64_t *ret_size, spw_error *error);
 /* Errors: LIMIT_EXCEEDED. */
 spw_status spw__shards_sum_rows(const spw_shard *shards, size_t shard_count,
                                 uint64_t *ret_rows, spw_error *error);

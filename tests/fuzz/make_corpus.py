@@ -11,6 +11,7 @@ python-snappy, and commit what changes. It writes
     corpus/side_channel/NAME         packets, as the fuzz target takes them
     corpus/segment/NAME              slices, and what a disk makes of them
     corpus/shard/NAME                columns and shards of them, right and wrong
+    corpus/partitions/NAME           pieces of partitions, right and wrong
     corpus/arrow_format/NAME         formats of Arrow's types, right and wrong
     corpus/handshake/NAME            what stock says to a listener, in steps that the
                                      fuzz target takes
@@ -22,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import struct
 
 import distributed
 import msgpack
@@ -412,6 +414,49 @@ def shards() -> dict[str, bytes]:
     }
 
 
+def partitions() -> dict[str, bytes]:
+    """Pieces of partitions, as fuzz_partitions.c takes them."""
+
+    def piece(
+        number: int,
+        first: int,
+        rows: list[int],
+        body: bytes,
+        counts: list[int] | None = None,
+    ) -> bytes:
+        out = bytes([number, first, len(rows)])
+        for i, count in enumerate(rows):
+            out += struct.pack("<H", count)
+            if counts is not None:
+                out += struct.pack("<H", counts[i])
+        return out + struct.pack("<H", len(body)) + body
+
+    def text(ends: list[int], data: bytes) -> bytes:
+        parts = (b"".join(struct.pack("<I", end) for end in ends), data)
+        return b"".join(part + bytes(-len(part) % 8) for part in parts)
+
+    items, strings, two = bytes([1, 1, 8]), bytes([1, 3, 4]), bytes(range(16))
+    good = piece(0, 0, [1, 0, 1], two)
+    more = piece(2, 0, [2, 0], two) + piece(1, 3, [2], two)
+    return {
+        "memory": items + b"\0" + good + more,
+        "disk": items + b"\1" + good + more,
+        "overlap": items + b"\0" + good + piece(0, 2, [2], two),
+        "other_rows": items + b"\0" + good + piece(0, 0, [1, 1, 0], two),
+        "too_few_bytes": items + b"\0" + piece(0, 0, [1, 2], two),
+        "outside": items + b"\0" + piece(0, 7, [1, 1], two),
+        "text_disk": strings
+        + b"\1"
+        + piece(0, 0, [2, 1], text([1, 3], b"abc") + text([2], b"de"), [3, 2])
+        + piece(1, 0, [1], text([2], b"de"), [2]),
+        "text_ends_decrease": strings
+        + b"\1"
+        + piece(0, 0, [2], text([4, 3], b"abc"), [3]),
+        "bytes_without_rows": strings + b"\0" + piece(0, 0, [0], text([], b"abc"), [3]),
+        "no_columns": b"\0\0" + piece(0, 0, [5, 0, 3], b""),
+    }
+
+
 def arrow_formats() -> dict[str, bytes]:
     """What stands in a schema, and little else."""
     return {
@@ -438,6 +483,7 @@ def main() -> None:
         "side_channel",
         "segment",
         "shard",
+        "partitions",
         "arrow_format",
         "handshake",
     ):
@@ -454,6 +500,8 @@ def main() -> None:
         (HERE / "corpus" / "segment" / name).write_bytes(spoilt)
     for name, data in shards().items():
         (HERE / "corpus" / "shard" / name).write_bytes(data)
+    for name, data in partitions().items():
+        (HERE / "corpus" / "partitions" / name).write_bytes(data)
     for name, data in arrow_formats().items():
         (HERE / "corpus" / "arrow_format" / name).write_bytes(data)
     for name, steps in handshakes().items():

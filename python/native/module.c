@@ -13,8 +13,10 @@
 #include "merge_functions.h"
 #include "merged_type.h"
 #include "native_figures.h"
+#include "partitions_type.h"
 #include "pool_functions.h"
 #include "raise_status.h"
+#include "split_function.h"
 #include "store_entry_type.h"
 #include "store_type.h"
 
@@ -68,6 +70,10 @@ static int add_types(PyObject *module, module_state *state)
     state->merged_type = merged_type_create(module);
     if (state->merged_type == NULL || PyModule_AddType(module, state->merged_type) < 0)
         return -1;
+    state->partitions_type = partitions_type_create(module);
+    if (state->partitions_type == NULL ||
+        PyModule_AddType(module, state->partitions_type) < 0)
+        return -1;
     state->store_type = store_type_create(module);
     if (state->store_type == NULL || PyModule_AddType(module, state->store_type) < 0)
         return -1;
@@ -103,6 +109,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->listener_type);
     Py_VISIT(state->meetings_type);
     Py_VISIT(state->merged_type);
+    Py_VISIT(state->partitions_type);
     Py_VISIT(state->store_type);
     Py_VISIT(state->store_entry_type);
     Py_VISIT(state->error_type);
@@ -119,6 +126,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->listener_type);
     Py_CLEAR(state->meetings_type);
     Py_CLEAR(state->merged_type);
+    Py_CLEAR(state->partitions_type);
     Py_CLEAR(state->store_type);
     Py_CLEAR(state->store_entry_type);
     Py_CLEAR(state->error_type);
@@ -144,6 +152,9 @@ PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void)
 {
     static PyMethodDef functions[] = {
+        {"allocate", native_allocate, METH_O,
+         "allocate(size, /)\n--\n\n"
+         "Memory from the pool, that holds anything, as a view of a Buffer."},
         {"buffer_offset", native_buffer_offset, METH_O,
          "buffer_offset(view, /)\n--\n\n"
          "How many bytes into the memory of its owner a view begins."},
@@ -168,6 +179,9 @@ PyMODINIT_FUNC PyInit__native(void)
         {"merge", native_merge, METH_O,
          "merge(frames, /)\n--\n\n"
          "A view of frames that lie side by side, without a copy."},
+        {"split", native_split, METH_VARARGS,
+         "split(columns, row_count, ids, numbers, ends, /)\n--\n\n"
+         "Put the rows of a table side by side by the partitions that they are of."},
         {"take_ranges", native_take_ranges, METH_VARARGS,
          "take_ranges(process, descriptor, device, inode, places, /)\n--\n\n"
          "Ranges, by offset and size, of a file that another process has open."},

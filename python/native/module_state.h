@@ -21,6 +21,7 @@ typedef struct module_state {
     PyTypeObject *listener_type;
     PyTypeObject *meetings_type;
     PyTypeObject *merged_type;
+    PyTypeObject *partitions_type;
     PyTypeObject *store_type;
     PyTypeObject *store_entry_type;
     PyObject *error_type;  /* SpillwayError */

@@ -1,7 +1,30 @@
 /* The pool and the budget from Python. */
 #include "pool_functions.h"
 
+#include "buffer_type.h"
 #include "integer_arguments.h"
+#include "raise_status.h"
+
+PyObject *native_allocate(PyObject *module, PyObject *value)
+{
+    module_state *state = PyModule_GetState(module);
+    uint64_t size;
+    spw_buffer *buffer;
+    spw_error error;
+    spw_status status;
+    if (!bytes_argument(value, &size))
+        return NULL;
+    /* Memory may have to be asked of the system for it. */
+    Py_BEGIN_ALLOW_THREADS;
+    status = spw_buffer_create(state->context, (size_t)size, SPW_CHARGE_HELD, &buffer,
+                               &error);
+    Py_END_ALLOW_THREADS;
+    if (status != SPW_STATUS_OK)
+        return raise_status(state, &error);
+    PyObject *view = buffer_view(state, buffer);
+    spw_buffer_unref(buffer);
+    return view;
+}
 
 PyObject *native_trim(PyObject *module, PyObject *args)
 {

@@ -5,6 +5,8 @@
 
 #include "module_state.h"
 
+/* The module's function allocate(size). */
+PyObject *native_allocate(PyObject *module, PyObject *value);
 /* The module's functions trim(keep_bytes, older_than_ms), limit_resident(bytes) and
  * limit_in_flight(bytes). */
 PyObject *native_trim(PyObject *module, PyObject *args);

@@ -6,6 +6,7 @@
  */
 #include "store_type.h"
 
+#include "directory_list.h"
 #include "frames.h"
 #include "integer_arguments.h"
 #include "raise_status.h"
@@ -22,58 +23,16 @@ spw_store *store_behind(PyObject *object)
     return ((store_object *)object)->store;
 }
 
-/* From a sequence of (path, limit): paths as the file system has them. */
-typedef struct directory_list {
-    spw_store_directory *items;
-    PyObject **paths; /* bytes: what the items borrow */
-    Py_ssize_t count;
-} directory_list;
-
-static void directories_clear(directory_list *list)
+/* Items that borrow their paths. Returns: NULL with an exception set. */
+static spw_store_directory *store_directories(const directory_list *list)
 {
-    for (Py_ssize_t i = 0; i < list->count; i++)
-        Py_DECREF(list->paths[i]);
-    PyMem_Free(list->paths);
-    PyMem_Free(list->items);
-}
-
-static int add_directory(directory_list *list, PyObject *pair)
-{
-    PyObject *path = NULL;
-    uint64_t limit;
-    if (!PyTuple_Check(pair)) {
-        PyErr_SetString(PyExc_TypeError, "directories are pairs of a path and a limit");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(pair, "O&O&", PyUnicode_FSConverter, &path, bytes_argument,
-                          &limit))
-        return -1;
-    list->paths[list->count] = path;
-    list->items[list->count++] =
-        (spw_store_directory){.path = PyBytes_AsString(path), .limit_bytes = limit};
-    return 0;
-}
-
-static int directories_parse(PyObject *given, directory_list *ret_list)
-{
-    *ret_list = (directory_list){0};
-    PyObject *pairs = PySequence_List(given);
-    if (pairs == NULL)
-        return -1;
-    Py_ssize_t count = PyList_Size(pairs);
-    ret_list->items = PyMem_Calloc((size_t)count + 1, sizeof *ret_list->items);
-    ret_list->paths = PyMem_Calloc((size_t)count + 1, sizeof *ret_list->paths);
-    int answer = 0;
-    if (ret_list->items == NULL || ret_list->paths == NULL) {
+    spw_store_directory *items = PyMem_Calloc((size_t)list->count + 1, sizeof *items);
+    for (Py_ssize_t i = 0; i < list->count && items != NULL; i++)
+        items[i] = (spw_store_directory){.path = directory_list_path(list, i),
+                                         .limit_bytes = list->limits[i]};
+    if (items == NULL)
         PyErr_NoMemory();
-        answer = -1;
-    }
-    for (Py_ssize_t i = 0; i < count && answer == 0; i++)
-        answer = add_directory(ret_list, PyList_GetItem(pairs, i));
-    Py_DECREF(pairs);
-    if (answer < 0)
-        directories_clear(ret_list);
-    return answer;
+    return items;
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -94,11 +53,13 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
             bytes_argument, &options.read_ahead_bytes, threads_argument, &threads,
             &codec))
         return NULL;
-    if (directories_parse(directories, &list) < 0)
+    if (!directory_list_open(directories, &list))
         return NULL;
-    store_object *self = PyObject_New(store_object, type);
+    spw_store_directory *items = store_directories(&list);
+    store_object *self = items != NULL ? PyObject_New(store_object, type) : NULL;
     if (self == NULL) {
-        directories_clear(&list);
+        PyMem_Free(items);
+        directory_list_clear(&list);
         return NULL;
     }
     self->store = NULL;
@@ -106,7 +67,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         .state = state, .pack = Py_NewRef(pack), .unpack = Py_NewRef(unpack)};
     options.ops = stored_value_ops;
     options.self = &self->values;
-    options.directories = list.items;
+    options.directories = items;
     options.directory_count = (size_t)list.count;
     options.threads = threads;
     options.codec = (uint32_t)spw_codec_by_name(codec);
@@ -114,7 +75,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     Py_BEGIN_ALLOW_THREADS;
     status = spw_store_create(state->context, &options, &self->store, &error);
     Py_END_ALLOW_THREADS;
-    directories_clear(&list);
+    PyMem_Free(items);
+    directory_list_clear(&list);
     if (status == SPW_STATUS_OK)
         return (PyObject *)self;
     Py_DECREF(self);

@@ -60,6 +60,65 @@ class Merged:
     Supports the buffer protocol: bytes, one dimension, writeable if all frames are."""
 
 @final
+class Partitions:
+    """What a worker holds of the partitions of one run of a shuffle, `count` of them.
+    Pieces are put in, each what one input has for all of them, and each partition is
+    read once. What is above `memory` bytes (None: no limit) is written to directories,
+    pairs of a path and a limit in bytes, 0 for none. Any thread; what waits for a disk
+    gives up the GIL.
+
+    Raises
+    ------
+    SpillwayError
+        IO, LIMIT_EXCEEDED: no directory takes what is to be written; it stays in
+        memory, and `write` may be called again. CORRUPT: what is on disk, or in a
+        piece, is not what was written. CLOSED: after `close`, or of a partition that
+        was read.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        directories: Iterable[tuple[str, int]],
+        *,
+        memory: int | None = None,
+    ) -> None: ...
+    def add_types(self, types: Iterable[tuple[int, int, bool]], /) -> int:
+        """Say of which columns some pieces are, by kind (`spw_column_kind`), size of
+        an item, and whether there is a bitmap. The number of it."""
+    def put(
+        self,
+        types: int,
+        input: int,
+        shards: BufferProtocol,
+        rows: bytes,
+        counts: bytes,
+        /,
+    ) -> tuple[bool, bool]:
+        """Put in what an input has: as `split` answers it, for these partitions alone.
+        Whether it was not there yet, and whether `write` is due before the next."""
+    def write(self) -> int:
+        """Write to disk, or wait for others who do, until memory is within its limit.
+        The bytes that were written."""
+    def finish(self) -> None:
+        """Say that all pieces are there."""
+    def measure(self, partition: int, /) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Of what a partition consists, in the order of inputs: types, rows, and the
+        bytes of each column that has a count."""
+    def read(
+        self,
+        partition: int,
+        groups: list[tuple[int, int, list[tuple[Any, Any, Any, int]]]],
+        /,
+    ) -> None:
+        """Read a partition, which is gone then, into places for what `measure` said:
+        types, rows, and for each column writeable values, data and bitmap (None for
+        what it has not) and the size of its offsets."""
+    def figures(self) -> dict[str, int]: ...
+    def close(self) -> None:
+        """End what others wait for. All that is held goes with the last reference."""
+
+@final
 class Store:
     """Values that leave memory when it is short, for directories: pairs of a path and a
     limit in bytes, 0 for none. `pack` makes a list of buffers of a value, `unpack` a
@@ -272,6 +331,9 @@ class Listener:
         connection, wait for that, so that `receive_values` is in time for them."""
     def close(self) -> None: ...
 
+def allocate(size: int, /) -> memoryview:
+    """Writeable memory from the pool, on a 64-byte boundary. It holds anything."""
+
 def buffer_offset(view: BufferProtocol, /) -> int:
     """How many bytes into the memory of its owner a view begins.
 
@@ -323,6 +385,43 @@ def merge(frames: Iterable[BufferProtocol], /) -> memoryview:
     ------
     ValueError
         Naming the first frame that does not follow the one before it.
+    """
+
+def split(
+    columns: list[tuple[int, int, Any, int, int, Any, bool, Any, int]],
+    row_count: int,
+    ids: BufferProtocol,
+    numbers: BufferProtocol,
+    ends: BufferProtocol,
+    /,
+) -> tuple[bytes, bytes, list[memoryview | None]]:
+    """Put the rows of a table side by side by the partitions that they are of.
+
+    Parameters
+    ----------
+    columns
+        Each (kind, item size, values, rows before the first, bits before the first
+        row's, data, whether it has a bitmap, bitmap, bits before the first row's), by
+        `spw_column`; None for memory that there is not.
+    ids
+        Integers of any width, one a row.
+    numbers
+        As u32, for each id the number of its partition.
+    ends
+        As u32, of each group of neighbouring partitions the number behind its last.
+
+    Returns
+    -------
+    rows, counts
+        For each partition its rows, as u32, and for each of its columns that has one a
+        count, as u64.
+    buffers
+        For each group its shards, one after another; None where it has no rows.
+
+    Raises
+    ------
+    ValueError
+        Naming the first row whose id has no number, or the column that makes no sense.
     """
 
 def take_ranges(

@@ -4,7 +4,7 @@ This is the Python half of a shuffle. The other half permutes the rows of column
 partition and joins what several tables have of one (docs/shuffle_layout.md), and knows
 nothing of frames. What comes out is what `pandas.concat` of the same rows gives.
 
-Taking apart copies no values, but for columns that are reversed, for a RangeIndex and a
+Taking apart copies no values, but for columns that are reversed, for a
 MultiIndex, and for Arrow's arrays of several chunks.
 """
 

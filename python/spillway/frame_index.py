@@ -29,7 +29,7 @@ KNOWN = (
 class IndexForm(Interned):
     """What rebuilding an index needs beside the bytes of its columns.
 
-    A RangeIndex is written out, as integers. Of a MultiIndex each level is: what
+    A RangeIndex is integers, that whoever splits it writes out. Of a MultiIndex each level is: what
     pandas.concat gives has levels found anew, too.
 
     Attributes
@@ -79,15 +79,17 @@ def take_index(index: pd.Index) -> tuple[IndexForm, list[Column]]:
     """The form and the columns of an index, which is of a class in KNOWN."""
     cls = type(index)
     is_multi, is_range = cls is pd.MultiIndex, cls is pd.RangeIndex
-    arrays: list[Any]
-    if is_multi:
-        arrays = [index.get_level_values(n)._values for n in range(index.nlevels)]
-    elif isinstance(index, pd.RangeIndex):
-        # Not index.values, which stays in memory as long as the index.
-        arrays = [np.arange(index.start, index.stop, index.step, np.int64)]
+    taken: list[tuple[ArrayForm, list[Column]]]
+    if isinstance(index, pd.RangeIndex):
+        # As it is, so that nothing is written out under the interpreter's lock.
+        form = numpy_form(np.dtype(np.int64))
+        steps = range(index.start, index.stop, index.step)
+        taken = [(form, [Column(form.types[0], steps)])]
+    elif is_multi:
+        levels = [index.get_level_values(n) for n in range(index.nlevels)]
+        taken = [take_array(level._values) for level in levels]
     else:
-        arrays = [index._values]
-    taken = [take_array(array) for array in arrays]
+        taken = [take_array(index._values)]
     forms = tuple(form for form, _ in taken)
     columns = [column for _, some in taken for column in some]
     names = tuple(index.names) if is_multi else (index.name,)

@@ -75,6 +75,10 @@ def read(column: Column, rows: int) -> Sequence[Any]:
         assert offsets[-1] <= len(data)
         return [data[a:b] for a, b in itertools.pairwise(offsets)]
     assert column.kind == "fixed"
+    if isinstance(column.values, range):
+        assert (column.item_size, column.offset) == (8, 0)
+        assert len(column.values) == rows
+        return [value.to_bytes(8, "little", signed=True) for value in column.values]
     assert column.stride >= column.item_size > 0
     if isinstance(column.values, np.ndarray):
         assert column.values.shape == (rows,)

@@ -4,7 +4,13 @@ import os
 import sys
 from typing import Any
 
-from spillway import in_force, offload_counts, store_figures, value_counts
+from spillway import (
+    in_force,
+    offload_counts,
+    shuffle_figures,
+    store_figures,
+    value_counts,
+)
 
 _DIRECTIONS = ("sent", "received")
 _CONNECTIONS = ("opened", "closed", "failed", "tuned")
@@ -61,6 +67,7 @@ def stats() -> dict[str, Any]:
         "offload": offload_counts.read(),
         "values": value_counts.read(),
         "store": store_figures.read(),
+        "shuffle": shuffle_figures.read(),
         "connections": {
             what: figures.get(f"connections_{what}", 0) for what in _CONNECTIONS
         },

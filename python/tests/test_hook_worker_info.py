@@ -7,7 +7,7 @@ from distributed import Scheduler, Worker
 
 import spillway
 from spillway import in_force
-from spillway.dask import disable, enable, hook_worker_info
+from spillway.dask import disable, enable, hook_worker_info, shuffle_peers
 from spillway.dask.handshake import WIRE_VERSION
 
 SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
@@ -24,6 +24,7 @@ async def test_shows_in_the_schedulers_identity():
     assert said == {
         "version": spillway.__version__,
         "wire_version": WIRE_VERSION,
+        "shuffle_version": shuffle_peers.VERSION,
         "off": {},
     }
 

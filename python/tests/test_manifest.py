@@ -34,12 +34,14 @@ OWN_OBJECT = {
     "relay": "distributed.scheduler:Scheduler.get_nbytes",
     "client_check": "distributed.scheduler:Scheduler.identity",
     "store": "distributed.spill:SpillBuffer",
+    "shuffle": "distributed.shuffle._worker_plugin:_ShuffleRunManager._fetch",
     "shuffle_buffer": "dask.dataframe.dask_expr._merge:Merge._lower",
 }
 
 
 # For a hook those that go off with it: they cannot do without it or its object.
 FOLLOWS = {
+    "client_check": ("shuffle",),
     "config": ("malloc",),
     "idle_memory": ("malloc", "store"),
     "memory_limit": ("idle_memory", "malloc", "store"),

@@ -20,6 +20,7 @@ from distributed.shuffle._shuffle import DataFrameShuffleSpec
 
 from spillway.dask import enable, shuffle_buffers
 from spillway.dask.shuffle_buffers import MethodWithBuffer
+from spillway.dask.shuffle_run import DataFrameRun
 
 ANNOTATION = shuffle_buffers.ANNOTATION
 
@@ -75,17 +76,16 @@ seen = []
 
 def record():
     """In a worker's process, once."""
-    stock = DataFrameShuffleSpec.create_run_on_worker
-    if hasattr(stock, "__wrapped__"):
+    made = DataFrameRun.__init__
+    if hasattr(made, "__wrapped__"):
         return
 
-    @functools.wraps(stock)
-    def create_run_on_worker(self, *args, **kwargs):
-        worker = kwargs["plugin"].worker.address
-        seen.append((worker, self.id, shuffle_buffers.chosen_for(self)))
-        return stock(self, *args, **kwargs)
+    @functools.wraps(made)
+    def init(self, spec, run_id, worker_for, span_id, plugin):
+        seen.append((plugin.worker.address, spec.id, shuffle_buffers.chosen_for(spec)))
+        made(self, spec, run_id, worker_for, span_id, plugin)
 
-    DataFrameShuffleSpec.create_run_on_worker = create_run_on_worker
+    DataFrameRun.__init__ = init
 
 
 def recorded(client):
@@ -179,11 +179,11 @@ def client(request, tmp_path):
         "nannies": functools.partial(local_cluster, True),
         "stock scheduler": functools.partial(stock_scheduler, tmp_path),
     }
-    stock = DataFrameShuffleSpec.create_run_on_worker
+    made = DataFrameRun.__init__
     with clusters[request.param]() as connected:
         connected.run(record)
         yield connected
-    DataFrameShuffleSpec.create_run_on_worker = stock
+    DataFrameRun.__init__ = made
     seen.clear()
 
 

@@ -40,6 +40,7 @@ def test_has_every_figure_in_plain_types():
         "offload",
         "values",
         "store",
+        "shuffle",
         "connections",
         "same_host",
         "regions",

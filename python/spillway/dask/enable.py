@@ -19,6 +19,7 @@ from spillway.dask import (
     hook_preloads,
     hook_relay,
     hook_scheduler_offload,
+    hook_shuffle,
     hook_shuffle_buffer,
     hook_store,
     hook_transport,
@@ -40,6 +41,7 @@ _PROCESS_HOOKS: tuple[ModuleType, ...] = (
     hook_config,
     hook_malloc,
     hook_preloads,
+    hook_shuffle,
     hook_shuffle_buffer,
 )
 """Installed by enable()."""

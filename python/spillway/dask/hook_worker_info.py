@@ -7,7 +7,7 @@ off, so that a worker that was told to stay stock says so.
 
 from typing import Any
 
-from spillway.dask import handshake, manifest
+from spillway.dask import handshake, manifest, shuffle_peers
 
 NAME = "worker_info"
 OFF_WITH = ()
@@ -37,9 +37,13 @@ def _describe(worker: Any) -> dict[str, Any]:
     wire_version = None
     if in_force.why_off("transport") is None:
         wire_version = handshake.WIRE_VERSION
+    shuffle_version = None
+    if in_force.why_off("shuffle") is None:
+        shuffle_version = shuffle_peers.VERSION
     return {
         "version": spillway.__version__,
         "wire_version": wire_version,
+        "shuffle_version": shuffle_version,
         # Short: Dask wants little of a worker to be pickled with its state.
         "off": {
             name: part["why_off"]

@@ -452,6 +452,54 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "(self, keys=None, summary=True)",
         ),
     ),
+    # hook_shuffle.py and shuffle_run.py. A plugin has attributes worker and _executor;
+    # its manager takes what _fetch answers for what the scheduler says.
+    "shuffle": (
+        _is(
+            "distributed.shuffle._worker_plugin:_ShuffleRunManager._fetch",
+            "async (self, shuffle_id, key=None)",
+        ),
+        _is(
+            "distributed.shuffle._worker_plugin:_ShuffleRunManager._refresh",
+            "async (self, shuffle_id, key=None)",
+        ),
+        _is(
+            "distributed.shuffle._worker_plugin:ShuffleWorkerPlugin.shuffle_receive",
+            "async (self, shuffle_id, run_id, data)",
+        ),
+        _is(
+            "distributed.shuffle._worker_plugin:ShuffleWorkerPlugin.add_partition",
+            "(self, data, partition_id, id, **kwargs)",
+        ),
+        _is(
+            "distributed.shuffle._worker_plugin:"
+            "ShuffleWorkerPlugin.get_output_partition",
+            "(self, shuffle_id, run_id, partition_id, meta=None)",
+        ),
+        _is(
+            "distributed.shuffle._shuffle:DataFrameShuffleSpec",
+            "(id, disk, npartitions, column, meta, parts_out, drop_column)",
+        ),
+        _is(
+            "distributed.shuffle._shuffle:DataFrameShuffleSpec.create_run_on_worker",
+            "(self, run_id, span_id, worker_for, plugin)",
+        ),
+        Relies("distributed.shuffle._core:ShuffleRunSpec", takes=("worker_for",)),
+        Relies("distributed.shuffle._exceptions:ShuffleClosedError"),
+        Relies("distributed.shuffle._exceptions:P2POutOfDiskError"),
+        Relies(
+            "distributed.utils_comm:retry",
+            takes=("coro", "count", "delay_min", "delay_max"),
+        ),
+        Relies("distributed.utils:run_in_executor_with_context", takes=("func",)),
+        Relies("distributed.metrics:ContextMeter.add_callback", takes=("callback",)),
+        Relies("distributed.worker:Worker.digest_metric", takes=("name", "value")),
+        _is(
+            "distributed.scheduler:Scheduler.identity",
+            "(self, n_workers=-1)",
+            "(self)",  # before 2025.4
+        ),
+    ),
     # hook_shuffle_buffer.py. Expressions are pickled and copied by all their operands,
     # also by those behind _parameters.
     "shuffle_buffer": (

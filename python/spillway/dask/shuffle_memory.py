@@ -1,0 +1,67 @@
+"""How much memory a shuffle may have on a worker, and where it writes what is more."""
+
+from typing import Any
+
+from spillway import _native
+from spillway.dask import shuffle_buffers
+
+MEMORY_SHARE = 0.25
+"""Of a worker's limit so much may be partitions, before the largest go to disk."""
+
+OUTBOX_SHARE = 0.1
+"""Of a worker's limit so much may wait to be sent."""
+
+MESSAGE_BYTES = 32 << 20
+"""A message takes no further piece from here on."""
+
+
+def open_partitions(worker: Any, count: int, limit: int | None) -> Any:
+    """Where a run keeps the partitions that this worker puts together."""
+    return _native.Partitions(
+        max(1, count), [(worker.local_directory, 0)], memory=limit
+    )
+
+
+def memory_bytes(worker: Any, spec: Any) -> int | None:
+    """What may be in memory of the partitions of a shuffle; None for all of them."""
+    buffer = shuffle_buffers.chosen_for(spec)
+    if buffer == shuffle_buffers.DISK:
+        return 0
+    whole = worker.memory_manager.memory_limit
+    if buffer == shuffle_buffers.MEMORY or not whole:
+        return None
+    return int(whole * MEMORY_SHARE)
+
+
+def outbox_bytes(worker: Any) -> int:
+    """What may wait to be sent, or be under way: Dask's setting, but no more than a
+    share of what the worker has."""
+    import dask.config
+    from dask.utils import parse_bytes
+
+    configured = parse_bytes(dask.config.get("distributed.p2p.comm.buffer"))
+    whole = worker.memory_manager.memory_limit
+    return min(configured, int(whole * OUTBOX_SHARE)) if whole else configured
+
+
+def message_bytes() -> int:
+    """The size of a message that takes no further piece."""
+    return MESSAGE_BYTES
+
+
+def retries() -> dict[str, Any]:
+    """How often is tried to reach a worker, by Dask's settings."""
+    import dask.config
+    from dask.utils import parse_timedelta
+
+    settings = dask.config.get("distributed.p2p.comm.retry")
+    return {
+        "count": settings["count"],
+        "delay_min": parse_timedelta(settings["delay"]["min"], default="s"),
+        "delay_max": parse_timedelta(settings["delay"]["max"], default="s"),
+    }
+
+
+def allocate(nbytes: int) -> memoryview:
+    """Memory for a part of a frame, from the pool."""
+    return _native.allocate(nbytes)

@@ -1,0 +1,460 @@
+"""One shuffle of a DataFrame on one worker: what Dask's plugin calls a run.
+
+Rows are split once, to their last partition, by the worker that has them
+(shuffle_split.py). What is for one worker goes there as one range of bytes
+(shuffle_outbox.py) and is kept as it came, in memory or on disk, by the C library
+(`_native.Partitions`). A partition is put together from all its shards at once, when
+it is asked for, and is gone then.
+
+Rows that were sent are rows that arrived: before a run's barrier is passed each worker
+tells each other what it sent of each input, and a difference fails the run.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from time import thread_time_ns, time
+from typing import Any
+
+from spillway import frame_columns, shuffle_figures
+from spillway.dask import shuffle_errors, shuffle_memory
+from spillway.dask.shuffle_message import Piece, Pieces, Sums
+from spillway.dask.shuffle_outbox import Outbox
+from spillway.dask.shuffle_split import Splitter, as_native_types
+
+
+class DataFrameRun:
+    """What Dask's `ShuffleRun` is to its callers, for DataFrames."""
+
+    def __init__(
+        self,
+        spec: Any,
+        run_id: int,
+        worker_for: dict[int, str],
+        span_id: str | None,
+        plugin: Any,
+    ) -> None:
+        worker = plugin.worker
+        self.id, self.run_id, self.span_id = spec.id, run_id, span_id
+        self.column, self.meta = spec.column, spec.meta
+        self.drop_column = spec.drop_column
+        self.worker_for = worker_for
+        self.local_address = worker.address
+        self.start_time = time()
+        self.closed = self.transferred = False
+        self._worker, self._executor = worker, plugin._executor
+        self._exception: Exception | None = None
+        self._has_closed = asyncio.Event()
+        self._splitter = Splitter(spec, worker_for)
+        self._own = self._splitter.partitions_of.get(self.local_address, [])
+        self._place_of = {partition: i for i, partition in enumerate(self._own)}
+        self._lock = threading.Lock()
+        """Over what is known of layouts, inputs and sums."""
+        self._types: dict[Any, int] = {}
+        self._layout_of: dict[int, Any] = {}
+        self._layouts: list[Any] = []
+        self._layout_numbers: dict[Any, int] = {}
+        self._sent: dict[str, dict[int, int]] = {}
+        self._rows_of: dict[int, int] = {}
+        self._sequences: dict[str, int] = {}
+        self._taken: dict[str, set[int]] = {}
+        self._told: dict[str, set[int]] = {}
+        self._foreign_layouts: dict[str, dict[int, Any]] = {}
+        self._received_bytes = 0
+        self._outbox = Outbox(
+            self._send,
+            limit=shuffle_memory.outbox_bytes(worker),
+            message_bytes=shuffle_memory.message_bytes(),
+        )
+        self._memory_limit = shuffle_memory.memory_bytes(worker, spec)
+        self._partitions = shuffle_memory.open_partitions(
+            worker, len(self._own), self._memory_limit
+        )
+        shuffle_figures.opened(self, self._partitions.figures)
+        shuffle_figures.add(runs=1)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: id={self.id!r}, run_id={self.run_id!r}, "
+            f"local_address={self.local_address!r}, closed={self.closed!r}, "
+            f"transferred={self.transferred!r}>"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{type(self).__name__}<{self.id}[{self.run_id}]> on {self.local_address}"
+        )
+
+    def __hash__(self) -> int:
+        return self.run_id
+
+    # What tasks call, in their threads.
+
+    def add_partition(self, data: Any, partition_id: int) -> int:
+        """Split an input and hand out its rows. Waits while too much is on its way.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When it is not what the graph said that it is, or a row has a partition that
+            there is not.
+        """
+        from distributed.metrics import context_meter, thread_time
+        from distributed.utils import sync
+
+        self.raise_if_closed()
+        if self.transferred:
+            raise RuntimeError(f"Cannot add more partitions to {self}")
+        self._splitter.check(data)
+        with self._capture_metrics("foreground"):
+            with (
+                context_meter.meter("p2p-shard-partition-noncpu"),
+                context_meter.meter("p2p-shard-partition-cpu", func=thread_time),
+            ):
+                pieces = self._split(data, partition_id)
+            if self._keep_own(pieces):
+                self._make_room()
+            if pieces:
+                sync(self._worker.loop, self._outbox.put, pieces)
+                self.raise_if_closed()
+        return self.run_id
+
+    def get_output_partition(
+        self, partition_id: int, key: Any, meta: Any = None, **kwargs: Any
+    ) -> Any:
+        """All rows of a partition, in the order of inputs and their rows. Once.
+
+        Raises
+        ------
+        RuntimeError
+            Before the barrier, and when it has been asked for before.
+        Reschedule
+            When it is another worker's; this task will run there.
+        """
+        from distributed.metrics import context_meter, thread_time
+        from distributed.utils import sync
+
+        self.raise_if_closed()
+        sync(self._worker.loop, self._ensure_output_worker, partition_id, key)
+        if not self.transferred:
+            raise RuntimeError("`get_output_partition` called before barrier task")
+        with (
+            self._capture_metrics("foreground"),
+            context_meter.meter("p2p-get-output-noncpu"),
+            context_meter.meter("p2p-get-output-cpu", func=thread_time),
+        ):
+            return self._read(self._place_of[partition_id])
+
+    def _split(self, data: Any, partition_id: int) -> dict[str, Piece]:
+        from distributed.metrics import context_meter
+
+        layout, pieces, apart_ns = self._splitter.split(data, partition_id)
+        with self._lock:
+            number = self._layout_numbers.setdefault(layout, len(self._layouts))
+            if number == len(self._layouts):
+                self._layouts.append(layout)
+            for address, piece in pieces.items():
+                piece.layout = number
+                self._sent.setdefault(address, {})[partition_id] = piece.rows
+        size = sum(piece.nbytes for piece in pieces.values())
+        context_meter.digest_metric("p2p-shards", size, "bytes")
+        context_meter.digest_metric("p2p-shards", len(pieces), "count")
+        own = pieces.get(self.local_address)
+        shuffle_figures.add(
+            inputs=1,
+            rows_in=sum(piece.rows for piece in pieces.values()),
+            bytes_in=size,
+            kept_bytes=own.nbytes if own is not None else 0,
+            apart_ns=apart_ns,
+        )
+        return pieces
+
+    def _keep_own(self, pieces: dict[str, Piece]) -> bool:
+        """Keep what is for this worker, of which nobody then has another reference:
+        memory is given back only if so. Whether room is to be made."""
+        own = pieces.pop(self.local_address, None)
+        return own is not None and self._keep(own, self._layouts[own.layout])
+
+    def _keep(self, piece: Piece, layout: Any) -> bool:
+        """Put a piece where its partitions are read from. Whether room is to be made.
+        Thread: any."""
+        with self._lock:
+            types = self._types.get(layout)
+            if types is None:
+                types = self._partitions.add_types(as_native_types(layout.types))
+                self._types[layout] = types
+                self._layout_of[types] = layout
+            known = self._rows_of.get(piece.input)
+            if known is not None and known != piece.rows:
+                raise RuntimeError(
+                    f"Input {piece.input} of {self} came twice, with {known} rows and "
+                    f"with {piece.rows}: what it is computed from is not the same each "
+                    "time"
+                )
+            self._rows_of[piece.input] = piece.rows
+        is_new, is_full = self._partitions.put(
+            types, piece.input, piece.shards, piece.rows_of, piece.counts_of
+        )
+        if not is_new:
+            shuffle_figures.add(repeats=1)
+        return is_full
+
+    def _make_room(self) -> None:
+        """Write to disk what is above the limit. Thread: any, it waits for the disk."""
+        try:
+            self._partitions.write()
+        except OSError as error:
+            raise shuffle_errors.out_of_disk(error) from error
+
+    def _read(self, place: int) -> Any:
+        self._partitions.finish()
+        groups = self._partitions.measure(place)
+        if not groups:
+            self._partitions.read(place, [])
+            empty = self.meta.copy()
+            return empty.drop(columns=self.column) if self.drop_column else empty
+        layouts = self._layout_of
+        places = [
+            frame_columns.places(layouts[types], rows, counts, shuffle_memory.allocate)
+            for types, rows, counts in groups
+        ]
+        self._partitions.read(
+            place,
+            [
+                (types, rows, [as_place(column) for column in filled])
+                for (types, rows, _), filled in zip(groups, places, strict=True)
+            ],
+        )
+        start = thread_time_ns()
+        frames = [
+            frame_columns.put_together(layouts[types], rows, filled)
+            for (types, rows, _), filled in zip(groups, places, strict=True)
+        ]
+        frame = frames[0] if len(frames) == 1 else frame_columns.concat(frames)
+        frame = self._splitter.as_meta_orders(frame)
+        shuffle_figures.add(
+            outputs=1,
+            rows_out=len(frame),
+            together_ns=thread_time_ns() - start,
+        )
+        return frame
+
+    # What the plugin calls, on the event loop.
+
+    async def receive(self, data: Any) -> dict[str, Any]:
+        """Take what another worker sent; the answer says that this one has it."""
+        self.raise_if_closed()
+        try:
+            if isinstance(data, Sums):
+                self._compare(data)
+            elif isinstance(data, Pieces):
+                await self._take(data)
+            else:
+                raise RuntimeError(
+                    f"{self} got shards of Dask's own shuffle, from a worker without "
+                    "Spillway that joined later; start all workers of a cluster with "
+                    "Spillway, or with SPILLWAY_DISABLE=shuffle"
+                )
+        except Exception as error:
+            self._exception = self._exception or error
+            raise
+        return {"status": "OK"}
+
+    async def inputs_done(self) -> None:
+        """Have everything arrive, and see that it has. What it raises fails the run."""
+        self.raise_if_closed()
+        self.transferred = True
+        try:
+            await self._outbox.flush()
+            await asyncio.gather(
+                *(self._confirm(address) for address in list(self._sent))
+            )
+        except Exception as error:
+            self._exception = self._exception or error
+            raise
+
+    async def barrier(self, run_ids: Any) -> int:
+        """Tell the scheduler that all inputs are there."""
+        self.raise_if_closed()
+        await self._worker.scheduler.shuffle_barrier(
+            id=self.id,
+            run_id=self.run_id,
+            consistent=all(run_id == self.run_id for run_id in run_ids),
+        )
+        return self.run_id
+
+    def heartbeat(self) -> dict[str, Any]:
+        """What the scheduler's dashboard shows of this run."""
+        disk, outbox = self._partitions.figures(), self._outbox
+        return {
+            "disk": {
+                "memory": disk["memory_bytes"],
+                "total": disk["put_bytes"],
+                "buckets": disk["partitions"],
+                "written": disk["written_bytes"],
+                "read": disk["read_bytes"],
+                "avg_size": _mean(disk["written_bytes"], disk["writes"]),
+                "avg_duration": _mean(disk["write_ns"] / 1e9, disk["writes"]),
+                "memory_limit": self._memory_limit,
+            },
+            "comm": {
+                "memory": outbox.waiting_bytes,
+                "total": outbox.waiting_bytes + outbox.sent_bytes,
+                "buckets": outbox.waiting_workers,
+                "written": outbox.sent_bytes,
+                "read": self._received_bytes,
+                "avg_size": _mean(outbox.sent_bytes, outbox.messages),
+                "avg_duration": _mean(outbox.send_seconds, outbox.messages),
+                "memory_limit": outbox.limit,
+            },
+            "start": self.start_time,
+        }
+
+    def fail(self, exception: Exception) -> None:
+        """Have whoever still asks for something get this."""
+        if not self.closed:
+            self._exception = exception
+
+    async def close(self) -> None:
+        """Let go of all rows, and of their files."""
+        if self.closed:
+            await self._has_closed.wait()
+            return
+        self.closed = True
+        try:
+            await self._outbox.close()
+        finally:
+            shuffle_figures.closed(self, self._partitions.figures())
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._partitions.close)
+            self._has_closed.set()
+
+    def raise_if_closed(self) -> None:
+        """Raise why this run is over, if it is."""
+        from distributed.shuffle._exceptions import ShuffleClosedError
+
+        if self.closed:
+            if self._exception is not None:
+                raise self._exception
+            raise ShuffleClosedError(f"{self} has already been closed")
+
+    async def _take(self, message: Pieces) -> None:
+        """Keep the pieces of a message; returns when there is room for the next."""
+        taken = self._taken.setdefault(message.sender, set())
+        layouts = self._foreign_layouts.setdefault(message.sender, {})
+        layouts.update(message.layouts)
+        is_full = False
+        if message.sequence in taken:
+            shuffle_figures.add(repeats=1)
+        else:
+            size = message.nbytes
+            while message.pieces:  # nobody else has another reference then
+                piece = message.pieces.pop(0)
+                is_full |= self._keep(piece, layouts[piece.layout])
+                del piece
+            taken.add(message.sequence)
+            self._received_bytes += size
+            shuffle_figures.add(received_messages=1, received_bytes=size)
+        if is_full:
+            with self._capture_metrics("background-disk"):
+                await self._offload(self._make_room)
+
+    def _compare(self, sums: Sums) -> None:
+        differ = {
+            input: (rows, self._rows_of.get(input, 0))
+            for input, rows in sums.rows_of.items()
+            if self._rows_of.get(input, 0) != rows
+        }
+        if differ:
+            input, (sent, came) = next(iter(differ.items()))
+            raise RuntimeError(
+                f"{self} lacks rows: {sums.sender} sent {sent} of input {input}, and "
+                f"{came} are here ({len(differ)} inputs differ)"
+            )
+
+    async def _send(self, address: str, pieces: list[Piece]) -> None:
+        """Bring pieces to a worker, however often it takes."""
+        sequence = self._sequences.get(address, 0)
+        self._sequences[address] = sequence + 1
+        told = self._told.setdefault(address, set())
+        new = {piece.layout for piece in pieces} - told
+        message = Pieces(
+            self.local_address,
+            sequence,
+            pieces,
+            {number: self._layouts[number] for number in new},
+        )
+        with self._capture_metrics("background-comms"):
+            await self._call(address, message)
+        told |= new
+        shuffle_figures.add(sent_messages=1, sent_bytes=message.nbytes)
+
+    async def _confirm(self, address: str) -> None:
+        sums = Sums(self.local_address, self._sent[address])
+        if address == self.local_address:
+            self._compare(sums)
+        else:
+            await self._call(address, sums)
+
+    async def _call(self, address: str, message: Any) -> None:
+        from distributed.core import clean_exception
+        from distributed.protocol import to_serialize
+        from distributed.utils_comm import retry
+
+        async def call() -> Any:
+            self.raise_if_closed()
+            return await self._worker.rpc(address).shuffle_receive(
+                data=to_serialize(message), shuffle_id=self.id, run_id=self.run_id
+            )
+
+        response = await retry(call, **shuffle_memory.retries())
+        if response["status"] == "error":
+            _, error, traceback = clean_exception(**response)
+            assert error is not None
+            raise error.with_traceback(traceback)
+
+    async def _ensure_output_worker(self, partition_id: int, key: Any) -> None:
+        from distributed.exceptions import Reschedule
+
+        assigned = self.worker_for[partition_id]
+        if assigned == self.local_address:
+            return
+        response = await self._worker.scheduler.shuffle_restrict_task(
+            id=self.id, run_id=self.run_id, key=key, worker=assigned
+        )
+        if response["status"] == "error":
+            raise RuntimeError(response["message"])
+        raise Reschedule()
+
+    async def _offload(self, function: Any) -> Any:
+        from distributed.utils import run_in_executor_with_context
+
+        return await run_in_executor_with_context(self._executor, function)
+
+    @contextlib.contextmanager
+    def _capture_metrics(self, where: str) -> Iterator[None]:
+        """Have what is metered within count for this shuffle, under the names by which
+        Dask's dashboard finds it: ("p2p", span, where, label, unit)."""
+        from distributed.metrics import context_meter
+
+        def note(label: Any, value: float, unit: str) -> None:
+            parts = label if isinstance(label, tuple) else (label,)
+            if isinstance(parts[0], str):
+                parts = (parts[0].removeprefix("p2p-"), *parts[1:])
+            name = ("p2p", self.span_id, where, *parts, unit)
+            self._worker.digest_metric(name, value)
+
+        with context_meter.add_callback(note, allow_offload="background" in where):
+            yield
+
+
+def as_place(column: Any) -> tuple[Any, Any, Any, int]:
+    """Where a joined column goes, as the C library has it."""
+    offset_size = column.item_size if column.kind == "binary" else 0
+    values = None if column.kind == "blob" else column.values
+    return values, column.data, column.validity, offset_size
+
+
+def _mean(total: float, count: int) -> float:
+    return total / count if count else 0.0

@@ -1,0 +1,161 @@
+"""What waits to be sent: small pieces together, within a limit, until they arrived."""
+
+import asyncio
+
+import pytest
+
+from spillway.dask.shuffle_message import Piece
+from spillway.dask.shuffle_outbox import AT_ONCE, Outbox
+
+pytestmark = pytest.mark.timeout(30)
+
+SIZE = 100
+
+
+def piece(number, size=SIZE):
+    return Piece(number, 0, 1, b"", b"", bytes(size))
+
+
+class Receivers:
+    """Takes messages when it is told to."""
+
+    def __init__(self):
+        self.came = []
+        self.may_take = asyncio.Semaphore(0)
+        self.changed = asyncio.Condition()
+
+    async def send(self, address, pieces):
+        self.came.append((address, [piece.input for piece in pieces]))
+        async with self.changed:
+            self.changed.notify_all()
+        await self.may_take.acquire()
+
+    async def until_came(self, count):
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.came) >= count)
+
+    def take(self, count=10000):
+        for _ in range(count):
+            self.may_take.release()
+
+
+def outbox_to(receivers, limit=1000, message_bytes=3 * SIZE):
+    return Outbox(receivers.send, limit=limit, message_bytes=message_bytes)
+
+
+def run(scenario):
+    asyncio.run(scenario())
+
+
+def test_what_waits_goes_together_up_to_a_size():
+    async def scenario():
+        receivers = Receivers()
+        outbox = outbox_to(receivers)
+        for number in range(AT_ONCE):
+            await outbox.put({"a": piece(number)})
+            await receivers.until_came(number + 1)
+        for number in range(AT_ONCE, AT_ONCE + 4):
+            await outbox.put({"a": piece(number)})
+        assert outbox.waiting_bytes == (AT_ONCE + 4) * SIZE
+        receivers.take()
+        await outbox.flush()
+        first = [("a", [number]) for number in range(AT_ONCE)]
+        assert receivers.came == [*first, ("a", [2, 3, 4]), ("a", [5])]
+        assert (outbox.waiting_bytes, outbox.sent_bytes) == (0, 6 * SIZE)
+        assert outbox.messages == 4
+        await outbox.close()
+
+    run(scenario)
+
+
+def test_a_piece_above_the_size_goes_alone():
+    async def scenario():
+        receivers = Receivers()
+        receivers.take()
+        outbox = outbox_to(receivers)
+        await outbox.put({"a": piece(1, 10 * SIZE)})
+        await outbox.flush()
+        assert receivers.came == [("a", [1])]
+        await outbox.close()
+
+    run(scenario)
+
+
+def test_who_adds_waits_while_more_than_the_limit_waits():
+    async def scenario():
+        receivers = Receivers()
+        outbox = outbox_to(receivers, limit=2 * SIZE)
+        await outbox.put({"a": piece(1), "b": piece(2)})
+        adding = asyncio.ensure_future(outbox.put({"a": piece(3), "b": piece(4)}))
+        await receivers.until_came(4)
+        assert not adding.done()
+        receivers.take(1)
+        await asyncio.sleep(0)
+        receivers.take(1)
+        await adding
+        assert outbox.waiting_bytes == 2 * SIZE
+        receivers.take()
+        await outbox.flush()
+        await outbox.close()
+
+    run(scenario)
+
+
+def test_a_receiver_that_takes_nothing_does_not_hold_up_another():
+    async def scenario():
+        slow, quick = Receivers(), Receivers()
+        quick.take()
+
+        async def send(address, pieces):
+            await (slow if address == "slow" else quick).send(address, pieces)
+
+        outbox = Outbox(send, limit=100 * SIZE, message_bytes=SIZE)
+        for number in range(8):
+            await outbox.put({"slow": piece(number), "quick": piece(number)})
+        await quick.until_came(8)
+        assert len(slow.came) == AT_ONCE
+        slow.take()
+        await outbox.flush()
+        assert len(slow.came) == 8
+        await outbox.close()
+
+    run(scenario)
+
+
+def test_a_failure_is_raised_to_all_who_wait_and_come():
+    async def scenario():
+        receivers = Receivers()
+        failure = OSError("the worker is gone")
+
+        async def send(address, pieces):
+            await receivers.send(address, pieces)
+            raise failure
+
+        outbox = Outbox(send, limit=SIZE, message_bytes=SIZE)
+        waiting = [
+            asyncio.ensure_future(outbox.put({"a": piece(1), "b": piece(2)})),
+            asyncio.ensure_future(outbox.flush()),
+        ]
+        await receivers.until_came(2)
+        receivers.take()
+        for waits in waiting:
+            with pytest.raises(OSError, match="is gone"):
+                await waits
+        with pytest.raises(OSError, match="is gone"):
+            await outbox.put({"a": piece(3)})
+        await outbox.close()
+
+    run(scenario)
+
+
+def test_closing_ends_what_is_under_way():
+    async def scenario():
+        receivers = Receivers()
+        outbox = outbox_to(receivers, limit=SIZE)
+        adding = asyncio.ensure_future(outbox.put({"a": piece(1), "b": piece(2)}))
+        await receivers.until_came(2)
+        await outbox.close()
+        await adding
+        assert outbox.waiting_bytes == 0
+
+    run(scenario)

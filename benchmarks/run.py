@@ -146,6 +146,32 @@ ROWS = {
         )
         for job in ("tasks", "shuffle", "merge")
     },
+    **{
+        f"shuffled_{data}": _of_workers(
+            ["shuffled.py", "--data", data],
+            {
+                "seconds": (LOWER, 1 / 2.5, first),
+                "later_seconds": (LOWER, later, aim),
+                "cpu_s_per_gb": (LOWER + ABSOLUTE, 4.5, 3),
+                "growth_over_data": (LOWER + ABSOLUTE, 1.2, 1.05),
+            },
+        )
+        for data, first, later, aim in (
+            ("numeric", 1 / 4, 1 / 4, 1 / 6),
+            ("text", 1 / 4, 1 / 3.5, 1 / 5),
+        )
+    },
+    **{
+        f"shuffled_{data}_disk": _of_workers(
+            ["shuffled.py", "--data", data, "--buffer", "disk"],
+            {"seconds": (LOWER, 1 / 2.5, 1 / 4)},
+        )
+        for data in ("numeric", "text")
+    },
+    "shuffled_tasks": _of_workers(
+        ["shuffled.py", "--stock-method", "tasks"],
+        {"seconds": (LOWER, 1 / 1.5, 1 / 2.5)},
+    ),
 }
 
 

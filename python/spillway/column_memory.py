@@ -43,7 +43,8 @@ class Column:
     values
         What the items, bits or offsets are read from: an object with a buffer, kept
         alive by this one. An ndarray has one dimension and begins at row 0, and may
-        be strided. A range stands for its integers of 8 bytes. For a `blob`, the object that pickles rows (`opaque_rows.py`).
+        be strided. A range stands for its integers of 8 bytes. For a `blob`, the
+        object that pickles rows (`opaque_rows.py`).
     stride
         Bytes from one item to the next, at least `item_size`; 0 unless `fixed`.
     offset

@@ -29,8 +29,8 @@ KNOWN = (
 class IndexForm(Interned):
     """What rebuilding an index needs beside the bytes of its columns.
 
-    A RangeIndex is integers, that whoever splits it writes out. Of a MultiIndex each level is: what
-    pandas.concat gives has levels found anew, too.
+    A RangeIndex is integers, which whoever splits it writes out. Of a MultiIndex each
+    level is written out: what pandas.concat gives has levels found anew, too.
 
     Attributes
     ----------

@@ -487,9 +487,9 @@ void shuffle_table_check_split(const shuffle_table *table, const spw_split *spli
 spw_partitioning shuffle_table_partitions(const shuffle_table *table)
 {
     return (spw_partitioning){.ids = table->ids,
-                            .count = table->partition_count,
-                            .range_count = table->range_count,
-                            .range_ends = table->range_ends};
+                              .count = table->partition_count,
+                              .range_count = table->range_count,
+                              .range_ends = table->range_ends};
 }
 
 spw_status shuffle_table_split(const shuffle_table *table, spw_context *context,

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import threading
+import weakref
 import time
 
 import numpy as np
@@ -241,7 +242,10 @@ def test_what_leaves_is_in_fast_until_it_has_left(make):
             return int, ()
 
     store = make(excess=lambda: 1)
-    store["x"] = Slow()
+    value = Slow()
+    is_used = weakref.ref(value)
+    store["x"] = value
+    del value
     assert store.evict() > 0
     assert store.fast and len(store.fast) == 1 and not store.slow
     assert store.evict() == -1  # something is leaving already
@@ -249,6 +253,7 @@ def test_what_leaves_is_in_fast_until_it_has_left(make):
     until(lambda: len(store.slow) == 1)
     assert not store.fast
     assert store.evict() == -1  # nothing is left
+    until(lambda: is_used() is None)  # whoever packed it may have it for a moment
     assert store["x"] == 0
 
 

@@ -6,8 +6,8 @@ import gc
 import logging
 import os
 import threading
-import weakref
 import time
+import weakref
 
 import numpy as np
 import pytest

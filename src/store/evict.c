@@ -83,14 +83,11 @@ static bool add_packed(spw_store *store, spw__spill **spill, spw_entry *entry)
 /* Returns: whether it is leaving now. */
 static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
 {
-    bool is_to_write = entry->forms.on_disk == NULL;
-    if (is_to_write && spw__store_is_in_trouble(store))
-        return false;
     spw__order_remove(&store->order, entry);
     entry->turn = SPW__TURN_NONE;
     if (entry->is_ahead)
         store->ahead_from_ms = spw__clock_ms() + AHEAD_PAUSE_MS;
-    if (!is_to_write || entry->forms.object != NULL) {
+    if (entry->forms.on_disk != NULL || entry->forms.object != NULL) {
         spw__leaving_add(spw_entry_ref(entry));
         return true;
     }
@@ -101,7 +98,8 @@ static bool begin_one(spw_store *store, spw_entry *entry, spw__spill **spill)
 }
 
 /* Begin with who was used longest ago, and its company: as many as make up the need,
- * but small ones as many as are worth a write. Returns: the weight that is leaving, 0
+ * but small ones as many as are worth a write. While the disk is in trouble that is who
+ * is there already, and so is in nobody's way. Returns: the weight that is leaving, 0
  * if nothing can. */
 static uint64_t begin(spw_store *store, uint64_t need, bool with_ahead)
 {
@@ -109,13 +107,14 @@ static uint64_t begin(spw_store *store, uint64_t need, bool with_ahead)
     spw__spill *spill = NULL;
     uint64_t weight = 0;
     unsigned count = 0;
-    spw_entry *entry = spw__order_next(&store->order, with_ahead, &of);
+    bool only_clean = spw__store_is_in_trouble(store);
+    spw_entry *entry = spw__order_next(&store->order, with_ahead, only_clean, &of);
     while (entry != NULL && count < TOGETHER_MAX && begin_one(store, entry, &spill)) {
         weight += entry->weight;
         count++;
         if (weight >= SPW__LARGE_BYTES || (of != SPW__CLASS_SMALL && weight >= need))
             break;
-        entry = spw__order_first(&store->order, of);
+        entry = spw__order_first(&store->order, of, only_clean);
     }
     if (spill != NULL)
         spw__spill_start(spill);
@@ -128,13 +127,16 @@ uint64_t spw__store_staying(const spw_store *store)
            store->apart_weight - store->leaving_weight;
 }
 
-/* How much has to leave. One that is oversize goes whatever there is. */
-static uint64_t need_of(const spw_store *store)
+/* How much has to leave. One that is oversize goes, if it can, whatever there is. */
+static uint64_t need_of(spw_store *store)
 {
     uint64_t staying = spw__store_staying(store);
     if (staying > store->target_bytes)
         return staying - store->target_bytes;
-    return store->order.classes[SPW__CLASS_OVERSIZE].entries.first != NULL ? 1 : 0;
+    return spw__order_first(&store->order, SPW__CLASS_OVERSIZE,
+                            spw__store_is_in_trouble(store)) != NULL
+               ? 1
+               : 0;
 }
 
 void spw__store_settle(spw_store *store)

@@ -24,49 +24,61 @@ static spw__size_class class_of(const spw__eviction_order *order,
     return weight < SPW__LARGE_BYTES ? SPW__CLASS_MEDIUM : SPW__CLASS_LARGE;
 }
 
+static spw__entry_list *list_of(spw__eviction_order *order, const spw_entry *entry)
+{
+    spw__size_class of = class_of(order, entry);
+    return entry->forms.on_disk != NULL ? &order->classes[of].clean
+                                        : &order->classes[of].others;
+}
+
 void spw__order_add(spw__eviction_order *order, spw_entry *entry)
 {
     entry->last_use = ++order->uses;
-    spw__size_class of = class_of(order, entry);
-    spw__entry_list_add(&order->classes[of].entries, SPW__LINK_TURN, entry);
-    order->classes[of].weight += entry->weight;
+    spw__entry_list_add(list_of(order, entry), SPW__LINK_TURN, entry);
+    order->classes[class_of(order, entry)].weight += entry->weight;
 }
 
 void spw__order_remove(spw__eviction_order *order, spw_entry *entry)
 {
-    spw__size_class of = class_of(order, entry);
-    spw__entry_list_remove(&order->classes[of].entries, SPW__LINK_TURN, entry);
-    order->classes[of].weight -= entry->weight;
+    spw__entry_list_remove(list_of(order, entry), SPW__LINK_TURN, entry);
+    order->classes[class_of(order, entry)].weight -= entry->weight;
+}
+
+/* Either may be NULL. */
+static spw_entry *longest_unused(spw_entry *a, spw_entry *b)
+{
+    if (a == NULL || b == NULL)
+        return a != NULL ? a : b;
+    return a->last_use < b->last_use ? a : b;
+}
+
+spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of,
+                            bool only_clean)
+{
+    spw_entry *clean = order->classes[of].clean.first;
+    return only_clean ? clean : longest_unused(clean, order->classes[of].others.first);
 }
 
 spw_entry *spw__order_next(const spw__eviction_order *order, bool with_ahead,
-                           spw__size_class *ret_class)
+                           bool only_clean, spw__size_class *ret_class)
 {
-    spw_entry *oversize = order->classes[SPW__CLASS_OVERSIZE].entries.first;
-    spw_entry *ahead = order->classes[SPW__CLASS_AHEAD].entries.first;
+    spw_entry *oversize = spw__order_first(order, SPW__CLASS_OVERSIZE, only_clean);
     if (oversize != NULL) {
         *ret_class = SPW__CLASS_OVERSIZE;
         return oversize;
     }
+    spw_entry *ahead = spw__order_first(order, SPW__CLASS_AHEAD, only_clean);
     if (ahead != NULL && with_ahead) {
         *ret_class = SPW__CLASS_AHEAD;
         return ahead;
     }
-    spw_entry *medium = order->classes[SPW__CLASS_MEDIUM].entries.first;
-    spw_entry *large = order->classes[SPW__CLASS_LARGE].entries.first;
-    if (large != NULL && (medium == NULL || large->last_use < medium->last_use)) {
-        *ret_class = SPW__CLASS_LARGE;
-        return large;
-    }
-    if (medium != NULL) {
-        *ret_class = SPW__CLASS_MEDIUM;
-        return medium;
+    spw_entry *large = spw__order_first(order, SPW__CLASS_LARGE, only_clean);
+    spw_entry *next =
+        longest_unused(large, spw__order_first(order, SPW__CLASS_MEDIUM, only_clean));
+    if (next != NULL) {
+        *ret_class = next == large ? SPW__CLASS_LARGE : SPW__CLASS_MEDIUM;
+        return next;
     }
     *ret_class = SPW__CLASS_SMALL;
-    return order->classes[SPW__CLASS_SMALL].entries.first;
-}
-
-spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of)
-{
-    return order->classes[of].entries.first;
+    return spw__order_first(order, SPW__CLASS_SMALL, only_clean);
 }

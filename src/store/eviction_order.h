@@ -1,5 +1,6 @@
 /* In which order values leave memory: of those that may, the one that was used longest
- * ago, and none that are too small to be worth it as long as there are others. */
+ * ago, and none that are too small to be worth it as long as there are others. While
+ * nothing can be written, only clean ones are looked at, which are on disk already. */
 #ifndef SPW_STORE_EVICTION_ORDER_H
 #define SPW_STORE_EVICTION_ORDER_H
 
@@ -25,7 +26,7 @@ typedef struct spw__eviction_order {
     uint64_t target_bytes; /* fixed: others above it are OVERSIZE; 0: none */
     uint64_t uses;         /* counts them, for comparing ages */
     struct {
-        spw__entry_list entries; /* longest unused first */
+        spw__entry_list clean, others; /* longest unused first */
         uint64_t weight;
     } classes[SPW__CLASS_COUNT];
 } spw__eviction_order;
@@ -37,12 +38,13 @@ bool spw__order_is_oversize(const spw__eviction_order *order, uint64_t weight);
 /* As the one used last. */
 void spw__order_add(spw__eviction_order *order, spw_entry *entry);
 void spw__order_remove(spw__eviction_order *order, spw_entry *entry);
-/* Who is to leave next; of those that were read ahead only if with_ahead. Returns: an
- * entry, which stays in the order; NULL: nobody. In ret_class of which class: those of
- * MEDIUM and SMALL want company. */
+/* Who is to leave next; of those that were read ahead only if with_ahead, of the others
+ * only clean ones if only_clean. Returns: an entry, which stays in the order; NULL:
+ * nobody. In ret_class of which class: those of MEDIUM and SMALL want company. */
 spw_entry *spw__order_next(const spw__eviction_order *order, bool with_ahead,
-                           spw__size_class *ret_class);
+                           bool only_clean, spw__size_class *ret_class);
 /* Of that class, the one after nobody: the longest unused. NULL: none is left. */
-spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of);
+spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of,
+                            bool only_clean);
 
 #endif

@@ -322,6 +322,8 @@ static void evict(world *w)
     int64_t weight = spw_store_evict(w->store, below(w, SIZE_MAX_BYTES));
     world_require(w, weight == -1 || (uint64_t)weight <= before,
                   "evict answers too much");
+    if (weight == -1 && w->store->leaving_bytes == 0 && w->store->unpacked == 0)
+        world_check_nothing_can_go(w);
 }
 
 static void act(world *w);

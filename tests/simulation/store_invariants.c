@@ -113,3 +113,14 @@ void world_check(const world *w)
                       store->unpacked == 0,
                   "something is leaving that nobody knows");
 }
+
+void world_check_nothing_can_go(const world *w)
+{
+    bool is_in_trouble = spw__store_is_in_trouble(w->store);
+    for (const spw_entry *entry = w->store->all.first; entry != NULL;
+         entry = entry->links[SPW__LINK_ALL].next)
+        world_require(w,
+                      entry->turn != SPW__TURN_WAITING || entry->weight == 0 ||
+                          (is_in_trouble && entry->forms.on_disk == NULL),
+                      "what can leave memory stays when somebody asks for it");
+}

@@ -90,5 +90,7 @@ void failing_seed_unwatch(void);
 void world_require(const world *w, bool condition, const char *what);
 /* What must be true between any two steps. */
 void world_check(const world *w);
+/* What must be true where nothing leaves memory, though somebody asked for it. */
+void world_check_nothing_can_go(const world *w);
 
 #endif

@@ -27,12 +27,12 @@ static void the_longest_unused_leaves_first_whatever_its_class(void **state)
     add(&order, &entries[2], 10 * (uint64_t)LARGE);
     add(&order, &entries[3], MEDIUM);
     for (int i = 0; i < 4; i++) {
-        assert_ptr_equal(spw__order_next(&order, false, &of), &entries[i]);
+        assert_ptr_equal(spw__order_next(&order, false, false, &of), &entries[i]);
         assert_int_equal(of, i % 2 == 0 ? SPW__CLASS_LARGE : SPW__CLASS_MEDIUM);
-        assert_ptr_equal(spw__order_first(&order, of), &entries[i]);
+        assert_ptr_equal(spw__order_first(&order, of, false), &entries[i]);
         spw__order_remove(&order, &entries[i]);
     }
-    assert_null(spw__order_next(&order, false, &of));
+    assert_null(spw__order_next(&order, false, false, &of));
 }
 
 static void using_one_again_makes_it_the_last(void **state)
@@ -45,7 +45,7 @@ static void using_one_again_makes_it_the_last(void **state)
     add(&order, &entries[1], LARGE);
     spw__order_remove(&order, &entries[0]);
     spw__order_add(&order, &entries[0]);
-    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[1]);
+    assert_ptr_equal(spw__order_next(&order, false, false, &of), &entries[1]);
 }
 
 static void small_ones_stay_as_long_as_there_are_others(void **state)
@@ -59,14 +59,14 @@ static void small_ones_stay_as_long_as_there_are_others(void **state)
     for (int i = 0; i < COUNT; i++)
         add(&order, &entries[i], SMALL - 1);
     add(&order, &medium, SMALL);
-    assert_ptr_equal(spw__order_next(&order, true, &of), &medium);
+    assert_ptr_equal(spw__order_next(&order, true, false, &of), &medium);
     spw__order_remove(&order, &medium);
     for (int i = 0; i < COUNT; i++) {
-        assert_ptr_equal(spw__order_next(&order, false, &of), &entries[i]);
+        assert_ptr_equal(spw__order_next(&order, false, false, &of), &entries[i]);
         assert_int_equal(of, SPW__CLASS_SMALL);
         spw__order_remove(&order, &entries[i]);
     }
-    assert_null(spw__order_next(&order, false, &of));
+    assert_null(spw__order_next(&order, false, false, &of));
 }
 
 static void one_larger_than_the_target_goes_before_all_others(void **state)
@@ -77,10 +77,10 @@ static void one_larger_than_the_target_goes_before_all_others(void **state)
     spw__size_class of;
     add(&order, &entries[0], 2 * LARGE);
     add(&order, &entries[1], 2 * LARGE + 1);
-    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[1]);
+    assert_ptr_equal(spw__order_next(&order, false, false, &of), &entries[1]);
     assert_int_equal(of, SPW__CLASS_OVERSIZE);
     spw__order_remove(&order, &entries[1]);
-    assert_ptr_equal(spw__order_next(&order, false, &of), &entries[0]);
+    assert_ptr_equal(spw__order_next(&order, false, false, &of), &entries[0]);
 }
 
 static void what_was_read_ahead_goes_only_when_it_is_asked_for(void **state)
@@ -91,11 +91,41 @@ static void what_was_read_ahead_goes_only_when_it_is_asked_for(void **state)
     spw__size_class of;
     add(&order, &live, LARGE);
     spw__order_add(&order, &ahead);
-    assert_ptr_equal(spw__order_next(&order, false, &of), &live);
-    assert_ptr_equal(spw__order_next(&order, true, &of), &ahead);
+    assert_ptr_equal(spw__order_next(&order, false, false, &of), &live);
+    assert_ptr_equal(spw__order_next(&order, true, false, &of), &ahead);
     assert_int_equal(of, SPW__CLASS_AHEAD);
     spw__order_remove(&order, &live);
-    assert_null(spw__order_next(&order, false, &of));
+    assert_null(spw__order_next(&order, false, false, &of));
+}
+
+static void while_nothing_can_be_written_only_clean_ones_leave(void **state)
+{
+    (void)state;
+    static const uint64_t WEIGHTS[] = {SMALL - 1, MEDIUM, LARGE, 3 * LARGE};
+    spw__eviction_order order = {.small_bytes = SMALL, .target_bytes = 2 * LARGE};
+    spw_entry dirty[4], clean[4];
+    spw__size_class of;
+    for (int i = 0; i < 4; i++) {
+        add(&order, &dirty[i], WEIGHTS[i]);
+        clean[i] = (spw_entry){.weight = WEIGHTS[i],
+                               .forms.on_disk = (spw_payload *)&clean[i]};
+        spw__order_add(&order, &clean[i]);
+    }
+    /* Otherwise what is clean makes no difference. */
+    assert_ptr_equal(spw__order_next(&order, true, false, &of), &dirty[3]);
+    static const spw__size_class CLASSES[] = {SPW__CLASS_OVERSIZE, SPW__CLASS_MEDIUM,
+                                              SPW__CLASS_LARGE, SPW__CLASS_SMALL};
+    static const int IN_ORDER[] = {3, 1, 2, 0};
+    for (int i = 0; i < 4; i++) {
+        spw_entry *next = spw__order_next(&order, true, true, &of);
+        assert_ptr_equal(next, &clean[IN_ORDER[i]]);
+        assert_int_equal(of, CLASSES[i]);
+        assert_ptr_equal(spw__order_first(&order, of, true), next);
+        assert_ptr_equal(spw__order_first(&order, of, false), &dirty[IN_ORDER[i]]);
+        spw__order_remove(&order, next);
+    }
+    assert_null(spw__order_next(&order, true, true, &of));
+    assert_ptr_equal(spw__order_next(&order, true, false, &of), &dirty[3]);
 }
 
 int main(void)
@@ -106,6 +136,7 @@ int main(void)
         cmocka_unit_test(small_ones_stay_as_long_as_there_are_others),
         cmocka_unit_test(one_larger_than_the_target_goes_before_all_others),
         cmocka_unit_test(what_was_read_ahead_goes_only_when_it_is_asked_for),
+        cmocka_unit_test(while_nothing_can_be_written_only_clean_ones_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static void bug_one_that_was_revived_stayed_among_those_read_ahead(void **state)
         assert_int_equal(spw_entry_forms(entries[i]),
                          SPW_ENTRY_LIVE | SPW_ENTRY_ON_DISK);
     }
-    assert_null(f.store->order.classes[SPW__CLASS_AHEAD].entries.first);
+    assert_null(f.store->order.classes[SPW__CLASS_AHEAD].clean.first);
     assert_int_equal(f.store->order.classes[SPW__CLASS_AHEAD].weight, 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(spw_store_evict(f.store, SIZE), SIZE);

@@ -254,7 +254,8 @@ typedef struct spw_store_figures {
     uint64_t files;         /* with those of peers */
     uint64_t leaving_bytes; /* being packed and written */
     /* Since the store was made: */
-    uint64_t packs, unpacks, writes, reads, drops;   /* drops: left without a write */
+    uint64_t packs, unpacks, writes, reads; /* writes: values that came to disk */
+    uint64_t drops; /* values that left memory without a write, for they were clean */
     uint64_t written_bytes, read_bytes, moved_bytes; /* moved: between segments */
     uint64_t pack_ns, unpack_ns, write_ns, read_ns, compress_ns, decompress_ns;
     uint64_t failures, losses;

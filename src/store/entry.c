@@ -115,7 +115,6 @@ void spw__entry_detach(spw_entry *entry, bool is_to_leave, spw__forms *ret_forms
         ret_forms->packed = entry->forms.packed;
         entry->forms.object = NULL;
         entry->forms.packed = NULL;
-        entry->store->figures.drops++;
     }
     spw__entry_count(entry);
 }

@@ -26,6 +26,8 @@ static void let_go(spw_store *store, spw_entry *entry)
     spw__forms forms;
     entry->is_leaving = false;
     spw__entry_detach(entry, true, &forms);
+    if (!entry->is_removed && (forms.object != NULL || forms.packed != NULL))
+        store->figures.drops++;
     spw__store_unlock(store);
     spw__forms_clear(store, &forms);
     spw__store_lock(store);

@@ -117,6 +117,8 @@ static void a_clean_value_leaves_without_a_write(void **state)
     }
     assert_int_equal(f.objects.packs, 1);
     assert_int_equal(io_fault_calls_of("spill_write"), writes);
+    assert_int_equal(store_fixture_figures(&f).writes, 1);
+    assert_int_equal(store_fixture_figures(&f).drops, 3);
     spw_store_remove(entry);
     store_fixture_close(&f);
 }

@@ -209,7 +209,7 @@ typedef enum spw_store_event_kind {
     SPW_STORE_LEFT = 2,    /* values have left memory */
     SPW_STORE_FAILED = 3   /* an entry cannot leave memory: the error says why. Once for
                               an entry that cannot be packed, and for a disk that is full
-                              or fails, until there is space again */
+                              or fails, until something was written again */
 } spw_store_event_kind;
 
 typedef struct spw_store_event {

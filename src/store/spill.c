@@ -114,14 +114,15 @@ static void finish_item(spw_store *store, spw__spill_item *item, spw__forms *ret
     spw__entry_settle(entry);
 }
 
-bool spw__store_note_trouble(spw_store *store, spw_status status)
+bool spw__store_note_disk(spw_store *store, spw_status status)
 {
+    if (status == SPW_STATUS_OK)
+        store->is_trouble_told = store->is_trouble_logged = false;
     if (status == SPW_STATUS_OK || status == SPW_STATUS_CLOSED)
         return false;
-    bool is_new = store->trouble_until_ms == 0;
     store->trouble_until_ms = spw__clock_ms() + TROUBLE_MS;
     store->figures.failures++;
-    return is_new;
+    return true;
 }
 
 bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
@@ -129,7 +130,11 @@ bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
     spw_store *store = spill->store;
     spw_status status = spill->status;
     spw__store_lock(store);
-    bool is_trouble = spw__store_note_trouble(store, status);
+    /* Who waits is told by the answer, and says it of one value, not of the disk. */
+    bool is_news = spw__store_note_disk(store, status) && !spill->is_waited_for &&
+                   !store->is_trouble_told;
+    if (is_news)
+        store->is_trouble_told = true;
     store->figures.written_bytes += spill->written_bytes;
     store->figures.write_ns += spill->write_ns;
     store->figures.compress_ns += spill->compress_ns;
@@ -144,7 +149,7 @@ bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
         spw__forms_clear(store, &forms);
     }
     *ret_event = (spw_store_event){.kind = SPW_STORE_LEFT};
-    if (is_trouble) {
+    if (is_news) {
         ret_event->kind = SPW_STORE_FAILED;
         ret_event->entry = spw_entry_ref(spill->items[0].entry);
         ret_event->error = spill->error;
@@ -162,5 +167,5 @@ bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
         (void)pthread_cond_broadcast(&store->work);
     spw__store_settle(store);
     spw__store_unlock(store);
-    return status == SPW_STATUS_OK || is_trouble;
+    return status == SPW_STATUS_OK || is_news;
 }

@@ -91,11 +91,12 @@ void spw__store_sink_fail(spw__store_sink *sink, const spw_error *why)
     bool is_something = spw__segments_give_up(store->segments, &range);
     (void)spw__segments_collect(store->segments);
     spw__store_lock(store);
-    bool is_news = spw__store_note_trouble(store, why->status);
+    (void)spw__store_note_disk(store, why->status);
     if (is_something)
         spw__store_collect_later(store); /* what has become sparse */
-    if (!is_news)
+    if (store->is_trouble_logged)
         return;
+    store->is_trouble_logged = true;
     spw__store_unlock(store);
     spw__log(store->context, SPW_LOG_WARNING,
              "values that arrive are taken to memory for a while: %s", why->message);

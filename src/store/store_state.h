@@ -100,6 +100,8 @@ struct spw_store {
     uint64_t reading_ahead;    /* jobs */
     uint64_t ahead_from_ms;    /* nothing is read ahead until then */
     uint64_t trouble_until_ms; /* the disk is full or fails: not asked until then */
+    bool is_trouble_told;      /* by an event, and nothing was written since */
+    bool is_trouble_logged;    /* the same of what arrives, by the log */
     spw__disk_speed speed;
     spw__job *due[SPW__URGENCY_COUNT]; /* jobs for the pool, once the lock is free */
     bool collects;                     /* collect is due, or in the pool */
@@ -166,8 +168,8 @@ bool spw__store_has_due(const spw_store *store);
 void spw__store_settle(spw_store *store);
 /* Whether the disk was full or failed a while ago, and is not asked. */
 bool spw__store_is_in_trouble(spw_store *store);
-/* A disk answered a status. Returns: whether that is trouble, and new. */
-bool spw__store_note_trouble(spw_store *store, spw_status status);
+/* A disk answered a status. Returns: whether that is trouble. */
+bool spw__store_note_disk(spw_store *store, spw_status status);
 /* Have released segments closed, and what is sparse moved. */
 void spw__store_collect_later(spw_store *store);
 

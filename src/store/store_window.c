@@ -178,6 +178,7 @@ spw_status spw__window_flush(spw__store_sink *sink, spw_error *error)
     if (status == SPW_STATUS_OK) {
         sink->arrival->is_whole = true;
         store->figures.received++;
+        (void)spw__store_note_disk(store, status);
     }
     spw__store_unlock(store);
     return status;

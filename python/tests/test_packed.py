@@ -311,28 +311,27 @@ def test_compressed_frames_stay_as_they_are():
     assert value_of(value.frames) == bytes(1 << 20)
 
 
+class Listener:
+    """Stands for a worker's."""
+
+
 def test_only_who_listens_with_a_store_is_given_what_is_scattered():
     head = msgpack.packb({"op": "update_data"})
-    assert not packed.is_wanted(head, 1234)
-    one, other = (types.SimpleNamespace(native=name) for name in "ab")
-    packed.listen_at(1234, one)
-    packed.listen_at(1234, other)
-    assert packed.listener(1234) == "b"
-    packed.leave(1234, other)
-    assert packed.listener(1234) == "a"
-    assert packed.listener(1235) is packed.listener(None) is None
-    assert packed.is_wanted(head, 1234)
-    assert not packed.is_wanted(head, 1235) and not packed.is_wanted(head, None)
-    assert not packed.is_wanted(msgpack.packb({"op": "get_data"}), 1234)
-    packed.leave(1234, one)
-    assert not packed.is_wanted(head, 1234)
-
-
-def test_ports_of_addresses():
-    assert packed.port_in("tcp://127.0.0.1:1234") == 1234
-    assert packed.port_in("spillway://[::1]:1234") == 1234
-    for address in ("inproc://192.0.2.1/12/4", "", "tcp://host", "tcp://host:"):
-        assert packed.port_in(address) is None
+    stores = [types.SimpleNamespace(native=name) for name in "ab"]
+    listeners = [Listener(), Listener(), Listener()]
+    assert not packed.is_wanted(head, listeners[0])
+    for listener, store in zip(listeners, stores, strict=False):
+        packed.listen_by(listener, store)
+    found = [packed.scattered_to(listener) for listener in [*listeners, None]]
+    assert found == ["a", "b", None, None]
+    wanted = [packed.is_wanted(head, listener) for listener in [*listeners, None]]
+    assert wanted == [True, True, False, False]
+    assert not packed.is_wanted(msgpack.packb({"op": "get_data"}), listeners[0])
+    packed.leave(stores[1])
+    assert packed.scattered_to(listeners[1]) is None
+    assert packed.scattered_to(listeners[0]) == "a"
+    packed.leave(stores[0])
+    assert not packed.is_wanted(head, listeners[0])
 
 
 @pytest.mark.parametrize("name", [None, 3, "", "a.b-c", "x" * 300, "a..b"])

@@ -9,6 +9,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, Scheduler, Worker, wait
+from distributed.core import rpc
 from distributed.protocol import Serialized, serialize, to_serialize
 
 import spillway
@@ -124,6 +125,43 @@ async def test_so_does_what_is_scattered(direct):
             for future in futures
         ]
         assert await client.gather(users) == [TOTAL] * 8
+
+
+async def test_workers_on_one_port_of_two_addresses_get_each_its_own():
+    """Both in this process: one has no room in memory, and the other has."""
+    async with contextlib.AsyncExitStack() as stack:
+        enable()
+        scheduler = await stack.enter_async_context(Scheduler(**SCHEDULER))
+        full = await started(scheduler, share(1), stack, host="127.0.0.1", port=0)
+        port = int(full.address.rpartition(":")[2])
+        empty = await started(scheduler, 0.9, stack, host="127.0.0.2", port=port)
+        client = Client(scheduler.address, asynchronous=True)
+        await stack.enter_async_context(client)
+        came = []
+        for worker in (full, empty, full):
+            values = [Recorded() for _ in range(2)]
+            came += await client.scatter(
+                values, workers=[worker.address], direct=True, hash=False
+            )
+        assert list(forms(full).values()) == [ON_DISK] * 4
+        assert list(forms(empty).values()) == [PACKED] * 2
+        await empty.close()
+        users = [
+            client.submit(total, future, workers=[full.address], pure=False)
+            for future in came
+            if future.key in full.data
+        ]
+        assert await client.gather(users) == [TOTAL] * 4
+
+
+async def test_who_listens_on_all_addresses_gets_it_by_any():
+    async with workers(share(1), host="0.0.0.0") as (_, _, there):
+        port = there.address.rpartition(":")[2]
+        peer = rpc(f"tcp://127.0.0.1:{port}")
+        answer = await peer.update_data(data={"x": to_serialize(Recorded())})
+        await peer.close_rpc()
+        assert answer["status"] == "OK"
+        assert forms(there) == {"x": ON_DISK}
 
 
 async def test_other_messages_come_to_memory():

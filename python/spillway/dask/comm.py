@@ -64,6 +64,7 @@ class SpillwayComm(Comm):
         *,
         is_maker: bool = False,
         greeting: Greeting | None = None,
+        listener: Any = None,
     ) -> None:
         self._stream = stream
         self._has_policy = hook_offload.is_in_force()
@@ -73,7 +74,7 @@ class SpillwayComm(Comm):
         # What the peer has been told already, and that until it is written once more.
         self._greeting = self._said = greeting
         self._is_maker = is_maker
-        self._accepted_at = None if is_maker else int(local_addr.rpartition(":")[2])
+        self._listener = listener
         self._offer: dict[str, Any] | None = None
         self._names_processes = False
         self._takes_files = False  # as we said
@@ -163,7 +164,7 @@ class SpillwayComm(Comm):
                 self._meet()
             if (store := packed.receiver()) is not None:
                 self._stream.receive_values(store)
-            elif (store := packed.listener(self._accepted_at)) is not None:
+            elif (store := packed.scattered_to(self._listener)) is not None:
                 self._stream.receive_values(store, packed.SCATTERED)
             frames = self._stream.receive()
             if frames is None:
@@ -190,7 +191,7 @@ class SpillwayComm(Comm):
     async def _decode(self, frames: list, deserializers: Any) -> Any:
         if len(frames) == 1 and self._has_policy:
             return loads(frames, self.deserialize, deserializers)
-        is_packed = packed.is_wanted(frames[0], self._accepted_at)
+        is_packed = packed.is_wanted(frames[0], self._listener)
         how = (
             *(self.deserialize, deserializers, undecoded.is_wanted()),
             *(is_packed, self._takes_files),

@@ -62,16 +62,15 @@ async def install(worker: Any) -> None:
         get_data = store_get_data.handler_for(worker, store)
         if get_data is not None:
             handlers["get_data"] = get_data
-        port = packed.port_in(worker.address)
     except BaseException:
         store.close()
         raise
     # From here on nothing can fail.
-    _installed[worker] = weakref.finalize(worker, _end, store, port)
-    packed.listen_at(port, store)
+    _installed[worker] = weakref.finalize(worker, _end, store)
     for listener in worker.listeners:
         if isinstance(listener, SpillwayListener):
             listener.hold_from(HELD_FROM_BYTES)
+            packed.listen_by(listener, store)
     manager.data = worker.state.data = store
     worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
     worker.handlers.update(handlers)
@@ -89,10 +88,10 @@ def remove(worker: Any) -> None:
         end()
 
 
-def _end(store: Any, port: int | None) -> None:
+def _end(store: Any) -> None:
     from spillway.dask import packed
 
-    packed.leave(port, store)
+    packed.leave(store)
     store.close()
 
 

@@ -194,7 +194,9 @@ class SpillwayListener(BaseListener, RequireEncryptionMixin):
         peer = self.prefix + unparse_host_port(*stream.peer())
         offload_bytes = offload_setting.of_connection(self._connection_args)
         comm = self.comm_class(
-            stream, local, peer, self.deserialize, offload_bytes, greeting=greeting
+            *(stream, local, peer, self.deserialize, offload_bytes),
+            greeting=greeting,
+            listener=self,
         )
         comm.allow_offload = self.allow_offload
         try:

@@ -23,8 +23,9 @@ _receiver: contextvars.ContextVar[Any] = contextvars.ContextVar(
 """The worker's store for which a task asks for data, whether that is to come to memory
 whatever room there is, and what has come."""
 
-_ports: dict[int, list[Any]] = {}
-"""Where workers of this process listen that have a store, and the stores."""
+_stores: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""By what workers of this process listen that have a store, and the stores. Not by an
+address: what a worker tells is not always where its peers come to."""
 
 _LONGEST_NAME = 200
 
@@ -129,46 +130,42 @@ def receiver() -> Any:
     return None if in_memory else store.native
 
 
-def port_in(address: str) -> int | None:
-    """The port of an address; None where it has none, and no comm of ours comes."""
-    port = address.rpartition(":")[2]
-    return int(port) if port.isascii() and port.isdigit() else None
+def listen_by(listener: Any, store: Any) -> None:
+    """From now on a worker takes `Packed` for what is scattered to it by a listener,
+    where its store has room for that, until `leave`."""
+    _stores[listener] = store
 
 
-def listen_at(port: int | None, store: Any) -> None:
-    """From now on a worker that listens at a port takes `Packed` for what is scattered
-    to it, where its store has room for that, until `leave`."""
-    if port is not None:
-        _ports.setdefault(port, []).append(store)
+def leave(store: Any) -> None:
+    """End what `listen_by` began."""
+    for listener, taking in list(_stores.items()):
+        if taking is store:
+            del _stores[listener]
 
 
-def leave(port: int | None, store: Any) -> None:
-    """End what `listen_at` began."""
-    if port is None:
-        return
-    _ports[port].remove(store)
-    if not _ports[port]:
-        del _ports[port]
-
-
-def listener(accepted_at: int | None) -> Any:
+def scattered_to(listener: Any) -> Any:
     """The library's store that decides where what is scattered goes to who reads a
-    message that came at a port; None where nobody does."""
-    stores = _ports.get(accepted_at)
-    return stores[-1].native if stores else None
+    message that came by a listener; None where nobody does."""
+    store = _stores.get(listener) if listener is not None else None
+    return store.native if store is not None else None
 
 
 def is_anybody() -> bool:
     """Whether there are such workers in this process."""
-    return bool(_ports)
+    return bool(_stores)
 
 
-def is_wanted(head: bytes | memoryview, accepted_at: int | None) -> bool:
+def is_wanted(head: bytes | memoryview, listener: Any) -> bool:
     """Whether who reads a message, of which head is the first frame, can tell them from
-    values. `accepted_at`: the port at which the peer came, None where it did not."""
+    values. `listener`: the one by which the peer came, None where it did not."""
     if _receiver.get() is not None:
         return True
-    return accepted_at in _ports and type(head) is bytes and _SCATTERED in head
+    return (
+        listener is not None
+        and listener in _stores
+        and type(head) is bytes
+        and _SCATTERED in head
+    )
 
 
 def are_data(kept: list[Packed], message: Any) -> bool:

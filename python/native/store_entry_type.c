@@ -2,7 +2,8 @@
  * without the GIL; what only looks keeps it.
  *
  * A value that left memory while somebody still uses it is not read again: each time an
- * entry hands its value out it notes a weak reference, and gives it back by that.
+ * entry hands its value out it notes a weak reference, and gives it back by that. By
+ * the same it is known how much has left for disk and is in memory all the same.
  */
 #include "store_entry_type.h"
 
@@ -167,6 +168,18 @@ static PyObject *entry_get_weight(PyObject *object, void *ignored)
     return PyLong_FromUnsignedLongLong(spw_entry_weight(entry_of(object)));
 }
 
+static PyObject *entry_get_spilled_in_use(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    const entry_object *self = (entry_object *)object;
+    bool is_it = false;
+    if (self->weak != NULL && PyWeakref_GetObject(self->weak) != Py_None) {
+        unsigned forms = spw_entry_forms(self->entry);
+        is_it = (forms & SPW_ENTRY_LIVE) == 0 && (forms & SPW_ENTRY_ON_DISK) != 0;
+    }
+    return PyBool_FromLong(is_it);
+}
+
 static void entry_dealloc(PyObject *object)
 {
     entry_object *self = (entry_object *)object;
@@ -224,6 +237,10 @@ PyTypeObject *store_entry_type_create(PyObject *module)
     static PyGetSetDef attributes[] = {
         {"forms", entry_get_forms, NULL,
          "What there is of it: 1 live, 2 packed, 4 on disk, 8 lost.", NULL},
+        {"is_spilled_in_use", entry_get_spilled_in_use, NULL,
+         "Whether it has left for disk, and somebody still has the value. Never of one "
+         "that cannot be weakly referenced.",
+         NULL},
         {"weight", entry_get_weight, NULL, "In bytes, as put was told.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };

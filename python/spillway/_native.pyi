@@ -176,6 +176,10 @@ class StoreEntry:
     def forms(self) -> int:
         """What there is of it: 1 live, 2 packed, 4 on disk, 8 lost; a sum of them."""
     @property
+    def is_spilled_in_use(self) -> bool:
+        """Whether it has left for disk, and somebody still has the value. Never of one
+        that cannot be weakly referenced."""
+    @property
     def weight(self) -> int: ...
     def acquire(self) -> Any:
         """The value, which stays in memory until `unpin`; read from disk and unpacked

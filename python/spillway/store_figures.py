@@ -18,8 +18,12 @@ _NUMBERS = (
     *("ahead_bytes", "ahead_used_bytes", "ahead_dropped_bytes"),
     *("arriving_bytes", "received", "received_bytes"),
     *("adopted", "adopted_bytes"),
+    *("spilled_in_use", "spilled_in_use_bytes"),
 )
-_OF_NOW = ("disk_bytes", "files", "leaving_bytes", "arriving_bytes")
+_OF_NOW = (
+    *("disk_bytes", "files", "leaving_bytes", "arriving_bytes"),
+    *("spilled_in_use", "spilled_in_use_bytes"),
+)
 """Those that end with their store; the others count what has been done."""
 
 _lock = threading.Lock()

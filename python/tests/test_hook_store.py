@@ -10,6 +10,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker, wait
+from distributed.sizeof import safe_sizeof
 from distributed.spill import SpillBuffer
 
 import spillway
@@ -365,6 +366,38 @@ async def test_tasks_that_are_cancelled_while_they_wait_for_a_disk():
             await until(lambda: not worker.data)
         assert await client.submit(sum, [1, 2]) == 3
         assert worker.data.figures()["live"]["count"] <= 1
+
+
+# What is told
+
+held = []
+
+
+def made_and_held():
+    held.append(noise(0, 2 * MIB))
+    return held[0]
+
+
+async def test_what_has_left_and_is_in_use_is_in_the_heartbeat():
+    async with one_worker("100 MiB") as (client, worker):
+
+        async def is_told(expected):
+            async with asyncio.timeout(PATIENCE_S):
+                told = None
+                while told != expected:
+                    await worker.heartbeat()
+                    info = await client.scheduler.identity()
+                    metrics = info["workers"][worker.address]["metrics"]
+                    told = metrics[hook_store.IN_USE]
+
+        value = client.submit(made_and_held)
+        await wait(value)
+        await is_told(0)
+        worker.data.evict()
+        await until(lambda: value.key in worker.data.slow)
+        await is_told(safe_sizeof(held[0]))
+        held.clear()
+        await is_told(0)
 
 
 # Whole computations

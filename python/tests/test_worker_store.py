@@ -413,6 +413,40 @@ def test_the_figures_are_those_that_dask_shows(make):
     assert store.spilled_total.memory == memory and store.spilled_total.disk == disk
 
 
+def test_what_has_left_and_is_in_use_is_told(make):
+    store = make()
+    held = {key: np.ones(size) for key, size in [("x", 1000), ("y", 2000)]}
+    for key, value in held.items():
+        store[key] = value
+    store["bytes"] = in_bytes = bytes(5000)  # cannot be weakly referenced
+    store["nobody"] = np.ones(3000)
+
+    def found():
+        stats = spillway.stats()["store"]
+        told = stats["spilled_in_use"], stats["spilled_in_use_bytes"]
+        assert told == store.spilled_in_use
+        return told
+
+    assert found() == (0, 0)
+    while store.fast:
+        store.evict()
+        settled(store)
+    sizes = {key: safe_sizeof(value) for key, value in held.items()}
+    assert found() == (2, sizes["x"] + sizes["y"])
+    del held["x"]
+    assert found() == (1, sizes["y"])
+    assert store["y"] is held["y"]  # it is the store's again
+    assert found() == (0, 0)
+    store.evict()
+    settled(store)
+    assert found() == (1, sizes["y"])
+    del store["y"]
+    assert found() == (0, 0)
+    assert len(in_bytes) == 5000
+    store.close()
+    assert store.spilled_in_use == (0, 0)
+
+
 def test_the_metrics_have_the_labels_and_units_of_dask(make):
     told = []
     store = make(target=10_000, on_metric=lambda *metric: told.append(metric))

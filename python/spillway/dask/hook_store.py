@@ -35,6 +35,9 @@ READ_AHEAD_SHARE = 0.1
 HELD_FROM_BYTES = 1 << 20
 """From here on what is scattered may go to disk, and so waits to be taken."""
 
+IN_USE = "spilled_in_use_bytes"
+"""What a worker tells its scheduler of it at each heartbeat, as its user's metrics."""
+
 _installed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """By worker: what ends its store."""
 
@@ -72,6 +75,7 @@ async def install(worker: Any) -> None:
             listener.hold_from(HELD_FROM_BYTES)
             packed.listen_by(listener, store)
     manager.data = worker.state.data = store
+    worker.metrics.setdefault(IN_USE, lambda worker: worker.data.spilled_in_use[1])
     worker.execute, worker.gather_dep = runner.execute, runner.gather_dep
     worker.handlers.update(handlers)
 

@@ -381,6 +381,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         _is("distributed.worker_memory:ThrottledGC.collect", "(self)"),
         _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
         _is("distributed.worker:Worker.execute", "async (self, key, *, stimulus_id)"),
+        Relies("distributed.worker:Worker", takes=("metrics",)),
         Relies("distributed.worker:Worker.digest_metric", takes=("name", "value")),
         Relies(
             "distributed.worker_state_machine:BaseWorker._start_async_instruction",

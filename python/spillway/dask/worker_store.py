@@ -8,6 +8,7 @@ done before (`store_execute.py`).
 
 import asyncio
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -106,7 +107,9 @@ class WorkerStore(MutableMapping):
         self._waiting: set[asyncio.Future] = set()
         self._memory_reads = [0, 0]
         counted_as = object()
-        store_figures.opened(counted_as, self._native.figures)
+        store_figures.opened(
+            counted_as, functools.partial(_figures, weakref.ref(self), self._native)
+        )
         self._packer = StorePacker(self._native, self._on_left_in_thread, counted_as)
 
     # As a mapping
@@ -207,6 +210,21 @@ class WorkerStore(MutableMapping):
         """Of what is on disk only: its weight in memory, and its bytes there."""
         tier = self._native.figures()["on_disk"]
         return SpilledSize(tier["weight"], tier["bytes"])
+
+    @property
+    def spilled_in_use(self) -> tuple[int, int]:
+        """Of what has left for disk: how many values somebody still has, and what they
+        weigh. That is in memory all the same, and counts for nothing here. Values that
+        cannot be weakly referenced are not seen. Thread: any."""
+        figures = self._native.figures()
+        if not figures["on_disk"]["count"] + figures["clean"]["count"]:
+            return 0, 0  # and no need to look at each of them
+        weights = [
+            entry.weight
+            for entry in list(self._entries.values())
+            if entry.is_spilled_in_use
+        ]
+        return len(weights), sum(weights)
 
     @property
     def cumulative_metrics(self) -> dict[tuple[str, str], float]:
@@ -417,6 +435,7 @@ class _Gone:
     """An entry of a store that was closed, whose value was on disk."""
 
     forms = 0
+    is_spilled_in_use = False
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
@@ -430,6 +449,14 @@ class _Gone:
 
     def remove(self) -> None:
         """Nothing is left to be removed."""
+
+
+def _figures(reference: Callable[[], Any], native: Any) -> dict[str, Any]:
+    """What a store adds to `spillway.stats()`, if it is still there."""
+    store = reference()
+    count, weight = store.spilled_in_use if store is not None else (0, 0)
+    in_use = {"spilled_in_use": count, "spilled_in_use_bytes": weight}
+    return {**native.figures(), **in_use}
 
 
 def _as_object(key: Key, value: Any) -> tuple[str, Any, int]:

@@ -404,14 +404,16 @@ async def test_what_has_left_and_is_in_use_is_in_the_heartbeat():
 
 
 async def test_ten_times_more_data_than_memory():
-    with dask.config.set({"distributed.worker.memory.terminate": False}):
-        async with cluster(n_workers=1, memory_limit="256 MiB") as client:
-            values = client.map(noise, range(1280), size=2 * MIB)
-            found = await client.gather(client.map(checksum, values))
-            assert found == [checksum(noise(i, 2 * MIB)) for i in range(1280)]
-            (now,) = await figures(client)
-            assert now["on_disk"]["bytes"] > 2000 * MIB
-            assert now["losses"] == now["failures"] == 0
+    """And no worker is killed for what it takes."""
+    async with cluster(n_workers=1, memory_limit="256 MiB") as client:
+        (begun_as,) = (await client.run(os.getpid)).values()
+        values = client.map(noise, range(1280), size=2 * MIB)
+        found = await client.gather(client.map(checksum, values))
+        assert found == [checksum(noise(i, 2 * MIB)) for i in range(1280)]
+        (now,) = await figures(client)
+        assert now["on_disk"]["bytes"] > 2000 * MIB
+        assert now["losses"] == now["failures"] == 0
+        assert list((await client.run(os.getpid)).values()) == [begun_as]
 
 
 def threads(**options):

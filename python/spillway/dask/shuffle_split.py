@@ -47,8 +47,8 @@ class Splitter:
             )
         if set(data.columns) != set(self._meta.columns):
             raise ValueError(
-                f"An input of a shuffle is to have the columns {self._meta.columns}, "
-                f"and has {data.columns}"
+                "An input of a shuffle is to have the columns of its meta, "
+                f"{list(self._meta.columns)}, and has {list(data.columns)}"
             )
 
     def split(self, data: Any, partition_id: int) -> tuple[Any, dict[str, Piece], int]:

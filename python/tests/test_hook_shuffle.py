@@ -1,6 +1,7 @@
 """Dask's P2P shuffle on our engine, on clusters."""
 
 import contextlib
+from pathlib import Path
 
 import dask
 import dask.dataframe as dd
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker
+from distributed.shuffle._exceptions import P2PConsistencyError
 
 import spillway
 from spillway.dask import enable, shuffle_memory
@@ -191,3 +193,22 @@ async def test_what_is_not_wanted_is_not_put_together():
     assert set(out.index) <= set(wanted.index)
     pd.testing.assert_frame_equal(sorted_rows(out), wanted.loc[sorted(out.index)])
     assert did.outputs == 2 and did.rows_out == len(out)
+
+
+async def test_who_keeps_a_run_that_is_over_keeps_no_rows_and_no_files(monkeypatch):
+    runs = []
+    init = DataFrameRun.__init__
+
+    def keep(run, *args):
+        init(run, *args)
+        runs.append(run)
+
+    monkeypatch.setattr(DataFrameRun, "__init__", keep)
+    async with cluster(memory_limit="4GiB") as (client, workers):
+        await client.compute(frame().shuffle("key", npartitions=5))
+        for run in runs:
+            await run._closed_event.wait()
+        left = [list(Path(w.local_directory).glob("*shuffle*")) for w in workers]
+        assert left == [[], []]
+    with pytest.raises(P2PConsistencyError, match="forgotten"):
+        runs[0].heartbeat()

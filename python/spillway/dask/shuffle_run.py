@@ -45,7 +45,7 @@ class DataFrameRun:
         self.closed = self.transferred = False
         self._worker, self._executor = worker, plugin._executor
         self._exception: Exception | None = None
-        self._has_closed = asyncio.Event()
+        self._closed_event = asyncio.Event()
         self._splitter = Splitter(spec, worker_for)
         self._own = self._splitter.partitions_of.get(self.local_address, [])
         self._place_of = {partition: i for i, partition in enumerate(self._own)}
@@ -68,10 +68,10 @@ class DataFrameRun:
             message_bytes=shuffle_memory.message_bytes(),
         )
         self._memory_limit = shuffle_memory.memory_bytes(worker, spec)
-        self._partitions = shuffle_memory.open_partitions(
+        self._kept: Any = shuffle_memory.open_partitions(
             worker, len(self._own), self._memory_limit
         )
-        shuffle_figures.opened(self, self._partitions.figures)
+        shuffle_figures.opened(self, self._kept.figures)
         shuffle_figures.add(runs=1)
 
     def __repr__(self) -> str:
@@ -88,6 +88,14 @@ class DataFrameRun:
 
     def __hash__(self) -> int:
         return self.run_id
+
+    @property
+    def _partitions(self) -> Any:
+        """Where rows are, until this run is over."""
+        kept = self._kept
+        if kept is None:
+            self.raise_if_closed()
+        return kept
 
     # What tasks call, in their threads.
 
@@ -319,16 +327,19 @@ class DataFrameRun:
     async def close(self) -> None:
         """Let go of all rows, and of their files."""
         if self.closed:
-            await self._has_closed.wait()
+            await self._closed_event.wait()
             return
         self.closed = True
         try:
             await self._outbox.close()
         finally:
-            shuffle_figures.closed(self, self._partitions.figures())
+            # Whoever still has this run does not keep its rows and files.
+            last, self._kept = [self._kept], None
+            shuffle_figures.closed(self, last[0].figures())
+            last[0].close()
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._partitions.close)
-            self._has_closed.set()
+            await loop.run_in_executor(None, last.clear)
+            self._closed_event.set()
 
     def raise_if_closed(self) -> None:
         """Raise why this run is over, if it is."""

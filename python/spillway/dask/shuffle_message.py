@@ -60,3 +60,9 @@ class Sums:
 
     sender: str
     rows_of: dict[int, int]
+
+
+@dataclass(slots=True)
+class ReadAgain:
+    """Partitions of this shuffle are asked for more than once: the next run keeps what
+    was read."""

@@ -4,7 +4,8 @@ Rows are split once, to their last partition, by the worker that has them
 (shuffle_split.py). What is for one worker goes there as one range of bytes
 (shuffle_outbox.py) and is kept as it came, in memory or on disk, by the C library
 (`_native.Partitions`). A partition is put together from all its shards at once, when
-it is asked for, and is gone then.
+it is asked for, and is gone then; a shuffle of which one is asked for again is
+restarted, and keeps them (shuffle_again.py).
 
 Rows that were sent are rows that arrived: before a run's barrier is passed each worker
 tells each other what it sent of each input, and a difference fails the run.
@@ -12,16 +13,19 @@ tells each other what it sent of each input, and a difference fails the run.
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from time import thread_time_ns, time
 from typing import Any
 
 from spillway import frame_columns, shuffle_figures
-from spillway.dask import shuffle_errors, shuffle_memory
-from spillway.dask.shuffle_message import Piece, Pieces, Sums
+from spillway.dask import shuffle_again, shuffle_errors, shuffle_memory
+from spillway.dask.shuffle_message import Piece, Pieces, ReadAgain, Sums
 from spillway.dask.shuffle_outbox import Outbox
 from spillway.dask.shuffle_split import Splitter, as_native_types
+
+logger = logging.getLogger("spillway")
 
 
 class DataFrameRun:
@@ -62,6 +66,12 @@ class DataFrameRun:
         self._told: dict[str, set[int]] = {}
         self._foreign_layouts: dict[str, dict[int, Any]] = {}
         self._received_bytes = 0
+        self._read_places: set[int] = set()
+        self._again = (
+            shuffle_again.KeptFrames(worker.local_directory)
+            if shuffle_again.is_noted(self.id)
+            else None
+        )
         self._outbox = Outbox(
             self._send,
             limit=shuffle_memory.outbox_bytes(worker),
@@ -131,14 +141,15 @@ class DataFrameRun:
     def get_output_partition(
         self, partition_id: int, key: Any, meta: Any = None, **kwargs: Any
     ) -> Any:
-        """All rows of a partition, in the order of inputs and their rows. Once.
+        """All rows of a partition, in the order of inputs and their rows.
 
         Raises
         ------
         RuntimeError
-            Before the barrier, and when it has been asked for before.
+            Before the barrier, and when it is gone and the shuffle cannot be restarted.
         Reschedule
-            When it is another worker's; this task will run there.
+            When it is another worker's; this task will run there. When it is gone; this
+            task will run after a restart.
         """
         from distributed.metrics import context_meter, thread_time
         from distributed.utils import sync
@@ -152,7 +163,20 @@ class DataFrameRun:
             context_meter.meter("p2p-get-output-noncpu"),
             context_meter.meter("p2p-get-output-cpu", func=thread_time),
         ):
-            return self._read(self._place_of[partition_id])
+            if self._again is not None:
+                return self._again.read(partition_id, self._read_once)
+            return self._read_once(partition_id)
+
+    def _read_once(self, partition_id: int) -> Any:
+        place = self._place_of[partition_id]
+        with self._lock:
+            is_gone = place in self._read_places
+            self._read_places.add(place)
+        if is_gone:
+            from distributed.utils import sync
+
+            sync(self._worker.loop, self._start_again, partition_id)
+        return self._read(place)
 
     def _split(self, data: Any, partition_id: int) -> dict[str, Piece]:
         from distributed.metrics import context_meter
@@ -258,6 +282,8 @@ class DataFrameRun:
                 self._compare(data)
             elif isinstance(data, Pieces):
                 await self._take(data)
+            elif isinstance(data, ReadAgain):
+                shuffle_again.note(self.id)
             else:
                 raise RuntimeError(
                     f"{self} got shards of Dask's own shuffle, from a worker without "
@@ -339,6 +365,8 @@ class DataFrameRun:
             last[0].close()
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, last.clear)
+            if self._again is not None:
+                await loop.run_in_executor(None, self._again.close)
             self._closed_event.set()
 
     def raise_if_closed(self) -> None:
@@ -436,6 +464,35 @@ class DataFrameRun:
         )
         if response["status"] == "error":
             raise RuntimeError(response["message"])
+        raise Reschedule()
+
+    async def _start_again(self, partition_id: int) -> None:
+        """Have this shuffle restarted, and its next run keep what is read."""
+        from distributed.exceptions import Reschedule
+
+        logger.warning(
+            "Partition %d of %s is read again, and is gone: the shuffle is restarted, "
+            "and keeps its partitions on disk from then on",
+            partition_id,
+            self,
+        )
+        shuffle_again.note(self.id)
+        others = set(self._splitter.partitions_of) - {self.local_address}
+        await asyncio.gather(*(self._call(other, ReadAgain()) for other in others))
+        scheduler = self._worker.scheduler
+        # Another worker may have been faster; then it is another run by now.
+        with contextlib.suppress(KeyError, ValueError):
+            await scheduler.shuffle_barrier(
+                id=self.id, run_id=self.run_id, consistent=False
+            )
+        now = await scheduler.shuffle_get(id=self.id, worker=self.local_address)
+        if now["status"] == "OK" and now["run_spec"].run_id == self.run_id:
+            raise RuntimeError(
+                f"Partition {partition_id} of {self} was read before and is gone, and "
+                "Dask does not restart a shuffle of which a task has failed; compute "
+                "it again when that task is forgotten"
+            )
+        shuffle_figures.add(restarts=1)
         raise Reschedule()
 
     async def _offload(self, function: Any) -> Any:

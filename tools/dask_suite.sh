@@ -30,6 +30,10 @@ export DISTRIBUTED_VERSION=$version
 
 large=
 report_options=()
+# Not the units of the inside of Dask's shuffle. They run in each buffer; all else once.
+shuffles=(distributed/shuffle/tests/test_{core,graph,merge,merge_column_and_index}.py
+    distributed/shuffle/tests/test_{metrics,shuffle,shuffle_plugins}.py)
+buffers=()
 while :; do
     case ${1:-} in
         --large) large=yes ;;
@@ -47,9 +51,10 @@ if [ $# = 0 ] && [ "$large" ]; then
         distributed/tests/test_worker_state_machine.py
 elif [ $# = 0 ]; then
     report_options+=(--whole)
+    buffers=(memory disk)
     set -- distributed/comm/tests distributed/protocol/tests \
         distributed/tests/test_core.py distributed/tests/test_batched.py \
-        distributed/tests/test_utils_comm.py
+        distributed/tests/test_utils_comm.py "${shuffles[@]}"
 fi
 
 say() {
@@ -129,6 +134,13 @@ say "spillway: running, with the log in build/dask-suite/spillway.log"
 ended_well=true
 tools/dask_suite/pytest_on.sh "$suite" spillway "$suite/spillway" "$@" ||
     ended_well=false
+rm -f "$suite"/spillway-*.runs.json
+for buffer in "${buffers[@]}"; do
+    say "spillway: running shuffles in $buffer"
+    DASK_SPILLWAY__SHUFFLE__BUFFER=$buffer tools/dask_suite/pytest_on.sh \
+        "$suite" spillway "$suite/spillway-$buffer" "${shuffles[@]}" ||
+        ended_well=false
+done
 "$python" tools/dask_suite/report.py "$suite" --tests-from "$tests_from" \
     "${report_options[@]}"
 $ended_well

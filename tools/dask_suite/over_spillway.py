@@ -7,6 +7,8 @@ a copy of the configuration that it finds, and goes back to it for each test.
 
 The tests' values are tiny, and leave memory all the same.
 
+A shuffle that a test makes with a class of its own extends ours, not Dask's.
+
 Some tests go to Tornado's classes by name, as the comm tests do, whose fixture puts
 Tornado's backend back: they find ours under these names. TLS and WebSocket stay Dask's.
 """
@@ -64,6 +66,20 @@ def put_under_dask() -> None:
     distributed.comm.tcp.TCPConnector = connector.TakeoverConnector
     distributed.comm.tcp.TCPListener = listener.TakeoverListener
     distributed.comm.tcp.TCPBackend = ours.TakeoverBackend
+    put_our_shuffle_under_dask()
+
+
+def put_our_shuffle_under_dask() -> None:
+    """Have tests that extend Dask's run of a shuffle by its name extend ours."""
+    import distributed.shuffle._shuffle
+
+    import spillway
+    from spillway.dask.shuffle_run import DataFrameRun
+
+    off = spillway.stats()["parts"]["shuffle"]["why_off"]
+    if off:
+        raise pytest.UsageError(f"Spillway's shuffle is off: {off}")
+    distributed.shuffle._shuffle.DataFrameShuffleRun = DataFrameRun
 
 
 class HostBuffer:

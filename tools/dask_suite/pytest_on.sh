@@ -4,7 +4,7 @@
 #   pytest_on.sh SUITE stock|spillway PREFIX [PYTEST ARGUMENTS]
 #
 # SUITE has the environments that tools/dask_suite.sh made. Leaves PREFIX.jsonl, the
-# outcome of each test, PREFIX.log, and over Spillway PREFIX.figures.json and
+# outcome of each test, PREFIX.runs.json, which tests shuffled, PREFIX.log, and over Spillway PREFIX.figures.json and
 # PREFIX.processes/, what this process and its children moved. Ends with 0 also when tests
 # failed, which is for the report to judge; anything else that ends pytest is not.
 set -euo pipefail
@@ -17,7 +17,7 @@ python=$suite/venv-$plane/bin/python
 longest=60m
 
 options=()
-rm -rf "$prefix".{jsonl,log,figures.json,processes}
+rm -rf "$prefix".{jsonl,runs.json,log,figures.json,processes}
 mkdir -p "$(dirname "$prefix")"
 if [ "$plane" = spillway ]; then
     options=(-p over_spillway --figures "$prefix.figures.json")
@@ -31,6 +31,7 @@ status=0
 # In the foreground the terminal's Ctrl-C reaches the tests.
 PYTHONPATH=$tools ${RUN_UNDER:-} timeout --foreground --kill-after=10 "$longest" \
     "$python" -m pytest -p no:cacheprovider -p record_outcomes "${options[@]}" \
+    -p shuffle_runs --runs "$prefix.runs.json" \
     --record "$prefix.jsonl" --expect-distributed "$DISTRIBUTED_VERSION" \
     --runslow --timeout=120 --timeout-method=signal --color=no \
     -W 'ignore:get_ipv6 is deprecated:FutureWarning' "$@" \

@@ -3,11 +3,13 @@
     report.py FOLDER --tests-from TEXT [--whole] [--docs FILE]
 
 FOLDER is what tools/dask_suite.sh left: stock.jsonl and spillway.jsonl (written by
-record_outcomes.py), spillway.figures.json (the test process's spillway.stats()) and
-spillway.processes/ (what child processes left). Writes FOLDER/result.md, and with
---docs puts it into that file. Exits with 1 when a test that passes on stock does not
-pass on Spillway and cannot_hold.toml does not say why, when that list is not true, or
-when nothing moved.
+record_outcomes.py), stock.runs.json and spillway.runs.json (by shuffle_runs.py),
+spillway.figures.json (the test process's spillway.stats()) and spillway.processes/
+(what child processes left). spillway-memory and spillway-disk are the shuffle's tests
+alone, in these buffers; what is not there was not to be run. Writes FOLDER/result.md,
+and with --docs puts it into that file. Exits with 1 when a test that passes on stock
+does not pass on Spillway and cannot_hold.toml does not say why, when that list is not
+true, when a test shuffles on stock and not on our engine, or when nothing moved.
 """
 
 import argparse
@@ -28,19 +30,26 @@ CANNOT_HOLD = Path(__file__).with_name("cannot_hold.toml")
 BEGIN = "<!-- The result, by tools/dask_suite.sh --update-docs -->"
 END = "<!-- End of the result -->"
 
+BUFFERS = ("auto", "memory", "disk")
+"""Of a shuffle; the run of all tests has the first."""
+SHUFFLES = "distributed/shuffle/"
+
 Outcomes = dict[str, dict[str, str]]
 """By test id: "outcome", and "failure" when it failed."""
 
 
 @dataclass(frozen=True)
 class CannotHold:
-    """Tests with an assertion about Tornado that Spillway cannot make true."""
+    """Tests with an assertion about Dask's inside that Spillway cannot make true."""
 
     tests: tuple[str, ...]
+    """Ids; one without parameters stands for all that it has."""
     assertion: str
     failure: str
     """Part of what such a test must fail with; nothing else is excused."""
     why: str
+    buffers: tuple[str, ...] = BUFFERS
+    """In which it cannot pass."""
 
 
 @dataclass
@@ -59,7 +68,13 @@ def read_outcomes(file: Path) -> Outcomes:
 def read_cannot_hold(text: str) -> list[CannotHold]:
     entries = tomllib.loads(text)["cannot_hold"]
     return [
-        CannotHold(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries
+        CannotHold(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in entry.items()
+            }
+        )
+        for entry in entries
     ]
 
 
@@ -69,20 +84,23 @@ def judge(
     """Hold ours against stock. `whole` says that every listed test was to be run."""
     verdict = Verdict([], [], [])
     reasons = {test: entry for entry in listed for test in entry.tests}
+    pass_on_stock = set()
     for test, found in stock.items():
         if found["outcome"] in ("failed", "started"):
             verdict.fail_on_stock.append(test)
         if found["outcome"] != "passed":
             continue
+        name = test if test in reasons else test.partition("[")[0]
+        pass_on_stock.add(name)
         outcome = ours.get(test, {"outcome": "not run"})
-        problem = _problem(outcome, reasons.get(test))
+        problem = _problem(outcome, reasons.get(name))
         if problem:
             verdict.problems.append(f"{test}: {problem}")
-        elif test in reasons:
+        elif name in reasons:
             verdict.excused.append(test)
-    for test in reasons if whole else ():
-        if stock.get(test, {}).get("outcome") != "passed":
-            verdict.problems.append(f"{test}: listed, but does not pass on stock")
+    for name in reasons if whole else ():
+        if name not in pass_on_stock:
+            verdict.problems.append(f"{name}: listed, but does not pass on stock")
     return verdict
 
 
@@ -96,6 +114,45 @@ def _problem(found: dict[str, str], listed: CannotHold | None) -> str | None:
     if outcome != "failed" or listed.failure not in failure:
         return f"listed for {listed.failure!r}, but {outcome}: {failure}"
     return None
+
+
+def shuffled(
+    stock: dict[str, int], ours: dict[str, int], outcomes: Outcomes
+) -> tuple[str, list[str]]:
+    """A line on which tests shuffled, and those that passed without our engine. Runs of
+    shuffles by test, in the test process."""
+    in_all = sum(ours.values())
+    passed = [t for t in stock if outcomes.get(t, {}).get("outcome") == "passed"]
+    without = [t for t in passed if t not in ours]
+    line = (
+        f"{len(stock)} tests shuffle in their own process on stock. "
+        f"{len(passed)} of them pass over Spillway, "
+        f"{len(passed) - len(without)} with runs of its engine ({in_all:,} in all)."
+    )
+    return line, [f"{t}: passed, and not on our engine" for t in without]
+
+
+def judge_shuffles(
+    folder: Path, stock: Outcomes, listed: list[CannotHold]
+) -> tuple[list[str], list[str]]:
+    """Of each buffer that was run: a line, and the problems."""
+    lines, problems = [], []
+    for buffer in BUFFERS:
+        name = "spillway" if buffer == BUFFERS[0] else f"spillway-{buffer}"
+        runs = folder / f"{name}.runs.json"
+        if not runs.exists():
+            continue
+        ours = read_outcomes(folder / f"{name}.jsonl")
+        if buffer != BUFFERS[0]:
+            of_shuffles = {t: o for t, o in stock.items() if t.startswith(SHUFFLES)}
+            in_it = [entry for entry in listed if buffer in entry.buffers]
+            verdict = judge(of_shuffles, ours, in_it, whole=False)
+            problems += [f"{buffer}: {problem}" for problem in verdict.problems]
+        stock_runs = json.loads((folder / "stock.runs.json").read_text("utf-8"))
+        line, without = shuffled(stock_runs, json.loads(runs.read_text("utf-8")), ours)
+        lines.append(f"- `{buffer}`: {line}")
+        problems += [f"{buffer}: {problem}" for problem in without]
+    return lines, problems
 
 
 def what_moved(figures: dict[str, Any], processes: list[dict[str, Any]]) -> str | None:
@@ -130,6 +187,7 @@ def result(
     verdict: Verdict,
     listed: list[CannotHold],
     moved: str | None,
+    shuffles: list[str],
     tests_from: str,
 ) -> str:
     """The result as Markdown."""
@@ -140,6 +198,10 @@ def result(
             *_table(stock, ours),
             "",
             moved or "Spillway moved nothing.",
+            "",
+            "Shuffles, by their buffer:",
+            "",
+            *shuffles,
             "",
             *section("Pass on stock and not on Spillway", verdict.problems),
             "",
@@ -189,8 +251,9 @@ def _table(stock: Outcomes, ours: Outcomes) -> list[str]:
 
 def reasons(listed: list[CannotHold], excused: set[str]) -> Iterable[str]:
     """Why the excused tests cannot pass, as Markdown."""
+    names = excused | {test.partition("[")[0] for test in excused}
     for entry in listed:
-        tests = [test for test in entry.tests if test in excused]
+        tests = [test for test in entry.tests if test in names]
         if tests:
             yield ""
             yield from (f"- `{test}`" for test in tests)
@@ -229,7 +292,10 @@ def main(arguments: list[str]) -> int:
     stock = read_outcomes(options.folder / "stock.jsonl")
     ours = read_outcomes(options.folder / "spillway.jsonl")
     listed = read_cannot_hold(CANNOT_HOLD.read_text(encoding="utf-8"))
-    verdict = judge(stock, ours, listed, options.whole)
+    in_first = [entry for entry in listed if BUFFERS[0] in entry.buffers]
+    verdict = judge(stock, ours, in_first, options.whole)
+    shuffles, problems = judge_shuffles(options.folder, stock, listed)
+    verdict.problems += problems
     figures_file = options.folder / "spillway.figures.json"
     figures = json.loads(figures_file.read_text(encoding="utf-8"))
     children = (options.folder / "spillway.processes").glob("*.json")
@@ -237,7 +303,7 @@ def main(arguments: list[str]) -> int:
         figures, [json.loads(child.read_text(encoding="utf-8")) for child in children]
     )
 
-    text = result(stock, ours, verdict, listed, moved, options.tests_from)
+    text = result(stock, ours, verdict, listed, moved, shuffles, options.tests_from)
     (options.folder / "result.md").write_text(text + "\n", encoding="utf-8")
     if options.docs:
         page = options.docs.read_text(encoding="utf-8")

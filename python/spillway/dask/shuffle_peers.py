@@ -16,7 +16,10 @@ WORKER_KEY, VERSION_KEY = "spillway", "shuffle_version"
 
 
 async def without_engine(scheduler: Any, addresses: Iterable[str]) -> list[str]:
-    """The workers of these that have another engine than ours, or none."""
+    """The workers of these that have another engine than ours, or none.
+
+    One that the scheduler does not know any more is not among them: with it goes the
+    run, whatever becomes of it here."""
     try:
         identity = await scheduler.identity(n_workers=-1)
     except TypeError:  # older schedulers show all, and take no such argument
@@ -25,10 +28,10 @@ async def without_engine(scheduler: Any, addresses: Iterable[str]) -> list[str]:
     return sorted(
         address
         for address in set(addresses)
-        if _version_of(workers.get(address)) != VERSION
+        if address in workers and _version_of(workers[address]) != VERSION
     )
 
 
-def _version_of(worker: dict[str, Any] | None) -> int | None:
-    said = (worker or {}).get(WORKER_KEY)
+def _version_of(worker: dict[str, Any]) -> int | None:
+    said = worker.get(WORKER_KEY)
     return said.get(VERSION_KEY) if isinstance(said, dict) else None

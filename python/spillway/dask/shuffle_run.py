@@ -506,12 +506,15 @@ class DataFrameRun:
         Dask's dashboard finds it: ("p2p", span, where, label, unit)."""
         from distributed.metrics import context_meter
 
+        # Not self: a connection that is made within keeps the context, and with it this
+        # function, for as long as it is open. A run has to go with all that it holds.
+        worker, span_id = self._worker, self.span_id
+
         def note(label: Any, value: float, unit: str) -> None:
             parts = label if isinstance(label, tuple) else (label,)
             if isinstance(parts[0], str):
                 parts = (parts[0].removeprefix("p2p-"), *parts[1:])
-            name = ("p2p", self.span_id, where, *parts, unit)
-            self._worker.digest_metric(name, value)
+            worker.digest_metric(("p2p", span_id, where, *parts, unit), value)
 
         with context_meter.add_callback(note, allow_offload="background" in where):
             yield

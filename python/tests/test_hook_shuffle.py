@@ -212,3 +212,16 @@ async def test_who_keeps_a_run_that_is_over_keeps_no_rows_and_no_files(monkeypat
         assert left == [[], []]
     with pytest.raises(P2PConsistencyError, match="forgotten"):
         runs[0].heartbeat()
+
+
+@pytest.mark.parametrize("method", ["_take", "_send"])
+async def test_what_goes_wrong_between_workers_is_told_to_the_user(monkeypatch, method):
+    async def fail(*_):
+        raise ZeroDivisionError(method)
+
+    monkeypatch.setattr(DataFrameRun, method, fail)
+    async with cluster() as (client, _):
+        future = client.compute(frame().shuffle("key", npartitions=9))
+        with pytest.raises(RuntimeError, match=r"P2P \w+ failed during") as raised:
+            await future
+    assert method in str(raised.value.__cause__)

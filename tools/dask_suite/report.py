@@ -48,8 +48,6 @@ class CannotHold:
     failure: str
     """Part of what such a test must fail with; nothing else is excused."""
     why: str
-    buffers: tuple[str, ...] = BUFFERS
-    """In which it cannot pass."""
 
 
 @dataclass
@@ -68,13 +66,7 @@ def read_outcomes(file: Path) -> Outcomes:
 def read_cannot_hold(text: str) -> list[CannotHold]:
     entries = tomllib.loads(text)["cannot_hold"]
     return [
-        CannotHold(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in entry.items()
-            }
-        )
-        for entry in entries
+        CannotHold(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries
     ]
 
 
@@ -145,8 +137,7 @@ def judge_shuffles(
         ours = read_outcomes(folder / f"{name}.jsonl")
         if buffer != BUFFERS[0]:
             of_shuffles = {t: o for t, o in stock.items() if t.startswith(SHUFFLES)}
-            in_it = [entry for entry in listed if buffer in entry.buffers]
-            verdict = judge(of_shuffles, ours, in_it, whole=False)
+            verdict = judge(of_shuffles, ours, listed, whole=False)
             problems += [f"{buffer}: {problem}" for problem in verdict.problems]
         stock_runs = json.loads((folder / "stock.runs.json").read_text("utf-8"))
         line, without = shuffled(stock_runs, json.loads(runs.read_text("utf-8")), ours)
@@ -292,8 +283,7 @@ def main(arguments: list[str]) -> int:
     stock = read_outcomes(options.folder / "stock.jsonl")
     ours = read_outcomes(options.folder / "spillway.jsonl")
     listed = read_cannot_hold(CANNOT_HOLD.read_text(encoding="utf-8"))
-    in_first = [entry for entry in listed if BUFFERS[0] in entry.buffers]
-    verdict = judge(stock, ours, in_first, options.whole)
+    verdict = judge(stock, ours, listed, options.whole)
     shuffles, problems = judge_shuffles(options.folder, stock, listed)
     verdict.problems += problems
     figures_file = options.folder / "spillway.figures.json"

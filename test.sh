@@ -9,6 +9,6 @@ make_venv examples test
 say "C tests"
 cmake --preset dev >/dev/null
 cmake --build --preset dev -- --quiet
-ctest --preset dev --no-tests=error
+ctest --preset dev --no-tests=error --parallel "$(nproc)"
 say "Python tests"
 .venv/bin/python -m pytest "$@"

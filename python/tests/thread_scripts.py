@@ -28,7 +28,7 @@ def threads_of_process():
     """Threads of the library in this process, as the system sees them."""
     names = []
     for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             with open(f"/proc/self/task/{thread}/comm") as file:
                 names.append(file.read().strip())
     return names.count("spillway-io")

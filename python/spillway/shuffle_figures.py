@@ -8,7 +8,7 @@ from typing import Any
 Figures = dict[str, Any]
 
 _NUMBERS = (
-    *("runs", "inputs", "rows_in", "bytes_in", "outputs", "rows_out", "bytes_out"),
+    *("runs", "inputs", "rows_in", "bytes_in", "outputs", "rows_out"),
     *("sent_messages", "sent_bytes", "received_messages", "received_bytes"),
     *("kept_bytes", "repeats", "restarts"),
     *("apart_ns", "together_ns"),

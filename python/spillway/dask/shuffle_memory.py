@@ -44,11 +44,6 @@ def outbox_bytes(worker: Any) -> int:
     return min(configured, int(whole * OUTBOX_SHARE)) if whole else configured
 
 
-def message_bytes() -> int:
-    """The size of a message that takes no further piece."""
-    return MESSAGE_BYTES
-
-
 def retries() -> dict[str, Any]:
     """How often is tried to reach a worker, by Dask's settings."""
     import dask.config
@@ -60,8 +55,3 @@ def retries() -> dict[str, Any]:
         "delay_min": parse_timedelta(settings["delay"]["min"], default="s"),
         "delay_max": parse_timedelta(settings["delay"]["max"], default="s"),
     }
-
-
-def allocate(nbytes: int) -> memoryview:
-    """Memory for a part of a frame, from the pool."""
-    return _native.allocate(nbytes)

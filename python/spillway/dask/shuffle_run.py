@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from time import thread_time_ns, time
 from typing import Any
 
-from spillway import frame_columns, shuffle_figures
+from spillway import _native, frame_columns, shuffle_figures
 from spillway.dask import shuffle_again, shuffle_errors, shuffle_memory
 from spillway.dask.shuffle_message import Piece, Pieces, ReadAgain, Sums
 from spillway.dask.shuffle_outbox import Outbox
@@ -75,7 +75,7 @@ class DataFrameRun:
         self._outbox = Outbox(
             self._send,
             limit=shuffle_memory.outbox_bytes(worker),
-            message_bytes=shuffle_memory.message_bytes(),
+            message_bytes=shuffle_memory.MESSAGE_BYTES,
         )
         self._memory_limit = shuffle_memory.memory_bytes(worker, spec)
         self._kept: Any = shuffle_memory.open_partitions(
@@ -248,7 +248,7 @@ class DataFrameRun:
             return empty.drop(columns=self.column) if self.drop_column else empty
         layouts = self._layout_of
         places = [
-            frame_columns.places(layouts[types], rows, counts, shuffle_memory.allocate)
+            frame_columns.places(layouts[types], rows, counts, _native.allocate)
             for types, rows, counts in groups
         ]
         self._partitions.read(

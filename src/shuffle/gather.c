@@ -15,28 +15,12 @@ static inline void gather(uint8_t *out, const uint8_t *items, const uint32_t *or
         memcpy(out + i * item_size, items + (size_t)order[i] * stride, item_size);
 }
 
-#define GATHER_ITEMS_OF(bytes)                                                         \
-    static void gather_items_of_##bytes(uint8_t *out, const uint8_t *items,            \
-                                        const uint32_t *order, size_t count,           \
-                                        size_t item_size, size_t stride)               \
-    {                                                                                  \
-        (void)item_size, (void)stride;                                                 \
-        gather(out, items, order, count, (bytes), (bytes));                            \
-    }                                                                                  \
-    static void gather_strided_of_##bytes(uint8_t *out, const uint8_t *items,          \
-                                          const uint32_t *order, size_t count,         \
-                                          size_t item_size, size_t stride)             \
-    {                                                                                  \
-        (void)item_size;                                                               \
-        gather(out, items, order, count, (bytes), stride);                             \
-    }
-
-GATHER_ITEMS_OF(1)
-GATHER_ITEMS_OF(2)
-GATHER_ITEMS_OF(4)
-GATHER_ITEMS_OF(8)
-GATHER_ITEMS_OF(12)
-GATHER_ITEMS_OF(16)
+SPW__GATHER_ITEMS_OF(1)
+SPW__GATHER_ITEMS_OF(2)
+SPW__GATHER_ITEMS_OF(4)
+SPW__GATHER_ITEMS_OF(8)
+SPW__GATHER_ITEMS_OF(12)
+SPW__GATHER_ITEMS_OF(16)
 
 static void gather_items(uint8_t *out, const uint8_t *items, const uint32_t *order,
                          size_t count, size_t item_size, size_t stride)

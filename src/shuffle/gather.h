@@ -27,6 +27,24 @@ spw__gather_fn spw__gather_for_streamed(size_t item_size, size_t stride);
 /* After the last call of any of them, before anybody is given what they wrote. */
 void spw__gather_end(void);
 
+/* The two of a size, for items that lie side by side and for others, of a file's own
+ * inlined gather(). */
+#define SPW__GATHER_ITEMS_OF(bytes)                                                    \
+    static void gather_items_of_##bytes(uint8_t *out, const uint8_t *items,            \
+                                        const uint32_t *order, size_t count,           \
+                                        size_t item_size, size_t stride)               \
+    {                                                                                  \
+        (void)item_size, (void)stride;                                                 \
+        gather(out, items, order, count, (bytes), (bytes));                            \
+    }                                                                                  \
+    static void gather_strided_of_##bytes(uint8_t *out, const uint8_t *items,          \
+                                          const uint32_t *order, size_t count,         \
+                                          size_t item_size, size_t stride)             \
+    {                                                                                  \
+        (void)item_size;                                                               \
+        gather(out, items, order, count, (bytes), stride);                             \
+    }
+
 /* Bring size bytes into the cache, in the order in which a processor is good at that,
  * because they will be read in another. */
 void spw__gather_touch(const uint8_t *bytes, uint64_t size);

@@ -42,6 +42,17 @@ void private_place_close(private_place *place)
     assert_int_equal(rmdir(place->directory), 0);
 }
 
+unsigned private_place_count_entries(const char *directory)
+{
+    unsigned count = 0;
+    DIR *entries = opendir(directory);
+    assert_non_null(entries);
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(entries);
+    return count;
+}
+
 int private_place_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");

@@ -13,6 +13,9 @@ void private_place_open_in_memory(private_place *place);
 /* Removes it with the socket. */
 void private_place_close(private_place *place);
 
+/* How many entries a directory has that are not hidden. */
+unsigned private_place_count_entries(const char *directory);
+
 /* How many descriptors this process has. */
 int private_place_descriptors(void);
 

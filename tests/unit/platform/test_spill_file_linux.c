@@ -119,17 +119,6 @@ static int tear_down(void **state)
 
 /* ---- making one ---- */
 
-static unsigned count_entries(const char *path)
-{
-    unsigned count = 0;
-    DIR *entries = opendir(path);
-    assert_non_null(entries);
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(entries);
-    return count;
-}
-
 static void check_one(const private_place *place)
 {
     mode_t before = umask(0);
@@ -143,7 +132,7 @@ static void check_one(const private_place *place)
     assert_int_equal(about.st_nlink, 0);
     assert_true(fcntl(file, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(fcntl(file, F_GETFL) & O_ACCMODE, O_RDWR);
-    assert_int_equal(count_entries(place->directory), 0);
+    assert_int_equal(private_place_count_entries(place->directory), 0);
     char name[64], again[96];
     snprintf(name, sizeof name, "/proc/self/fd/%d", file);
     snprintf(again, sizeof again, "%s/again", place->directory);

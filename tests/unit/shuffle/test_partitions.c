@@ -258,17 +258,6 @@ static void threads_put_write_and_read(void **state)
 
 /* ----- the end ----- */
 
-static unsigned count_entries(const char *path)
-{
-    unsigned count = 0;
-    DIR *entries = opendir(path);
-    assert_non_null(entries);
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(entries);
-    return count;
-}
-
 /* In a process of its own: killed with partitions on disk. */
 static void be_killed(torture *t, partition_run *run)
 {
@@ -283,7 +272,7 @@ static void be_killed(torture *t, partition_run *run)
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", run->places[0].directory, entry->d_name);
-        is_fine = count_entries(path) == 0; /* no file has a name */
+        is_fine = private_place_count_entries(path) == 0; /* no file has a name */
     }
     if (!is_fine)
         _exit(EXIT_FAILURE);
@@ -304,9 +293,9 @@ static void a_killed_process_leaves_no_file(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
     /* What it made is empty, and goes when another one is made there. */
-    assert_int_equal(count_entries(run.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(run.places[0].directory), 1);
     assert_ok(partition_run_create(&run, 0, 0, &t->error));
-    assert_int_equal(count_entries(run.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(run.places[0].directory), 1);
     partition_run_close(&run);
 }
 
@@ -331,7 +320,7 @@ static void a_forked_child_leaves_the_parent_alone(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
-    assert_int_equal(count_entries(run.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(run.places[0].directory), 1);
     for (uint32_t p = 0; p < 3; p++)
         assert_ok(partition_run_read(&run, p, &t->error));
     partition_run_close(&run);

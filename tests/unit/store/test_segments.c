@@ -210,17 +210,6 @@ static void where_none_can_be_made_it_is_told(void **state)
 
 /* ---- directories ---- */
 
-static unsigned count_entries(const char *path)
-{
-    unsigned count = 0;
-    DIR *entries = opendir(path);
-    assert_non_null(entries);
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(entries);
-    return count;
-}
-
 /* In a process of its own: leaves a file as where one needs a name for a moment. */
 static void be_killed(torture *t, segments_fixture *f)
 {
@@ -254,16 +243,16 @@ static void what_a_killed_process_left_goes(void **state)
         be_killed(t, &f);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
-    assert_int_equal(count_entries(f.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(f.places[0].directory), 1);
     assert_ok(spw__segments_create(t->context, f.directories, 1, SPW__SEGMENT_BYTES,
                                    &f.segments, NULL));
-    assert_int_equal(count_entries(f.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(f.places[0].directory), 1);
     /* And what is in use stays. */
     spw__segments *other;
     assert_ok(spw__segments_create(t->context, f.directories, 2, SPW__SEGMENT_BYTES,
                                    &other, NULL));
-    assert_int_equal(count_entries(f.places[0].directory), 2);
-    assert_int_equal(count_entries(f.places[1].directory), 1);
+    assert_int_equal(private_place_count_entries(f.places[0].directory), 2);
+    assert_int_equal(private_place_count_entries(f.places[1].directory), 1);
     spw__range range = reserve(&f, 1);
     release_all(&f, &range, 1);
     spw__segments_free(other);
@@ -320,7 +309,7 @@ static void a_forked_child_leaves_the_parent_alone(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    assert_int_equal(count_entries(f.places[0].directory), 1);
+    assert_int_equal(private_place_count_entries(f.places[0].directory), 1);
     spw__range next = reserve(&f, 10);
     assert_ptr_equal(next.segment, range.segment);
     release_all(&f, &next, 1);

@@ -94,6 +94,7 @@ typedef struct spw_figures {
     uint64_t host_bytes_sent, host_bytes_by_address, host_bytes_by_descriptor,
         host_bytes_by_stream; /* sent; received by each way. Of bytes_sent, _received */
     uint64_t regions_recycled, regions_added; /* by the pool, for buffers */
+    uint64_t pool_bytes_moved; /* under new addresses, so that they were not fresh */
 } spw_figures;
 
 /* Make a context.

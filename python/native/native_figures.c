@@ -34,8 +34,9 @@ static PyObject *budget_dict(const spw_budget_figures *figures)
 
 static PyObject *regions_dict(const spw_figures *figures)
 {
-    return Py_BuildValue("{s:K,s:K}", "recycled", (number)figures->regions_recycled,
-                         "added", (number)figures->regions_added);
+    return Py_BuildValue("{s:K,s:K,s:K}", "recycled", (number)figures->regions_recycled,
+                         "added", (number)figures->regions_added, "bytes_moved",
+                         (number)figures->pool_bytes_moved);
 }
 
 static PyObject *same_host_dict(const spw_figures *figures)

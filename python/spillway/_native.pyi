@@ -358,8 +358,9 @@ def figures() -> dict[str, Any]:
     """What this process moved and holds: messages_sent, messages_received,
     bytes_sent, bytes_received, connections_opened, connections_closed,
     connections_failed, connections_tuned (counts and bytes on the wire), copies as
-    {reason: {"count", "bytes"}}, regions as {"recycled", "added"} (how often a
-    buffer's memory was that of an earlier one, and how often it was new), same_host
+    {reason: {"count", "bytes"}}, regions as {"recycled", "added", "bytes_moved"} (how
+    often a buffer's memory was that of an earlier one as it lay, and how often it was
+    another range, of which so many bytes were not new), same_host
     as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
     "by_stream"} (the last three in received bytes), budget as {"held", "queued",
     "in_flight", "pooled", "spilling", "peak", "limit", "refusals",

@@ -34,7 +34,7 @@ _SAME_HOST = (
     "by_descriptor",
     "by_stream",
 )
-_REGIONS = ("recycled", "added")
+_REGIONS = ("recycled", "added", "bytes_moved")
 
 
 def stats() -> dict[str, Any]:

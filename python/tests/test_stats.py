@@ -69,7 +69,7 @@ def test_has_every_figure_in_plain_types():
         "undecoded",
     }
     assert got["store"]["stores"] == got["store"]["live"]["count"] == 0
-    assert set(got["regions"]) == {"recycled", "added"}
+    assert set(got["regions"]) == {"recycled", "added", "bytes_moved"}
     assert set(got["budget"]) == {
         "held",
         "queued",

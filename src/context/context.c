@@ -141,6 +141,7 @@ void spw_context_read_figures(const spw_context *context, spw_figures *ret_figur
         .host_bytes_by_stream = atomic_load(&figures[SPW__FIGURE_HOST_BYTES_BY_STREAM]),
         .regions_recycled = atomic_load(&figures[SPW__FIGURE_REGIONS_RECYCLED]),
         .regions_added = atomic_load(&figures[SPW__FIGURE_REGIONS_ADDED]),
+        .pool_bytes_moved = atomic_load(&figures[SPW__FIGURE_POOL_BYTES_MOVED]),
     };
     for (int i = 0; i < SPW_COPY_REASON_COUNT; i++) {
         ret_figures->copies[i] = atomic_load(&context->copies[i]);

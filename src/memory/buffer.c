@@ -23,8 +23,8 @@ struct spw_buffer {
     void *user;
     spw__place *place; /* one reference; NULL: none */
     spw_charge charge; /* by the thread that owns the buffer while it is filled */
-    _Atomic size_t
-        discarded; /* bytes of the region that are neither there nor charged */
+    _Atomic size_t uncharged; /* bytes of the region that were vacated or discarded */
+    _Atomic spw__region_units vacated;
     bool is_writeable;
 };
 
@@ -101,8 +101,8 @@ void spw_buffer_unref(spw_buffer *buffer)
     if (buffer->release != NULL)
         buffer->release(buffer->user);
     else
-        spw__region_release_part(context, &buffer->region, buffer->discarded,
-                                 buffer->charge);
+        spw__region_release_part(context, &buffer->region, buffer->vacated,
+                                 buffer->uncharged, buffer->charge);
     spw__place_unref(buffer->place); /* there is room again */
     spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
     spw_context_unref(context);
@@ -128,22 +128,51 @@ void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge)
     if (buffer->release != NULL || buffer->charge == charge)
         return;
     spw_budget_move(spw_context_budget(buffer->context), buffer->charge, charge,
-                    buffer->size - buffer->discarded);
+                    buffer->size - buffer->uncharged);
     buffer->charge = charge;
+}
+
+static bool is_nobody_elses(const spw_buffer *buffer)
+{
+    return buffer->release == NULL &&
+           atomic_load_explicit(&buffer->references, memory_order_acquire) == 1;
+}
+
+static void count_out(spw_buffer *buffer, size_t bytes)
+{
+    size_t before = atomic_fetch_add(&buffer->uncharged, bytes);
+    assert(bytes <= buffer->size - before); /* or some went twice */
+    (void)before;
 }
 
 size_t spw__buffer_discard(spw_buffer *buffer, size_t from, size_t to)
 {
-    if (buffer->release != NULL ||
-        atomic_load_explicit(&buffer->references, memory_order_acquire) != 1)
+    if (!is_nobody_elses(buffer))
         return 0;
     size_t bytes = spw__region_discard(buffer->context, &buffer->region, from, to);
-    if (bytes == 0)
-        return 0;
-    size_t before = atomic_fetch_add(&buffer->discarded, bytes);
-    assert(bytes <= buffer->size - before); /* or a page went twice */
-    (void)before;
+    count_out(buffer, bytes);
     spw_budget_release(spw_context_budget(buffer->context), buffer->charge, bytes);
+    return bytes;
+}
+
+size_t spw__buffer_unit_bytes(const spw_buffer *buffer)
+{
+    return buffer->release == NULL ? spw__region_unit_bytes(&buffer->region) : 0;
+}
+
+size_t spw__buffer_vacate(spw_buffer *buffer, size_t from, size_t to)
+{
+    size_t unit = spw__buffer_unit_bytes(buffer);
+    if (unit == 0 || !is_nobody_elses(buffer) || to > buffer->size)
+        return 0;
+    spw__region_units units = 0;
+    for (size_t i = (from + unit - 1) / unit; i < to / unit; i++)
+        units |= (spw__region_units)1 << i;
+    size_t bytes =
+        spw__region_vacate(buffer->context, &buffer->region, units, buffer->charge);
+    if (bytes > 0)
+        atomic_fetch_or(&buffer->vacated, units);
+    count_out(buffer, bytes);
     return bytes;
 }
 

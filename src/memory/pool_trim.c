@@ -1,5 +1,5 @@
-/* How memory leaves the pool: because it has been idle, because somebody is short of
- * it, or to make room. It is first taken out of the pool like any region, so that the
+/* How memory leaves the pool: because it has been idle, or because somebody is short of
+ * it. It is first taken out of the pool like any region, so that the
  * system call can be made without the lock. */
 #include "spillway/pool.h"
 
@@ -150,15 +150,6 @@ static uint64_t trim(spw__region_pool *pool, uint64_t keep_bytes,
 void spw__pool_give_back(spw__region_pool *pool)
 {
     (void)trim(pool, 0, 0);
-}
-
-void spw__pool_make_room(spw__region_pool *pool, uint64_t bytes)
-{
-    uint64_t made = 0, size;
-    spw__pool_lock(pool);
-    while (made < bytes && unmap_oldest(pool, &size))
-        made += size;
-    spw__pool_unlock(pool);
 }
 
 static bool is_over_limit(const spw__region_pool *pool)

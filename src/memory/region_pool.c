@@ -1,8 +1,8 @@
 /* The pool: what a buffer leaves is kept for the next one.
  * A region's charge moves between the buffer's account and SPW_CHARGE_POOLED, so that a
  * recycled one is never refused, and it moves before the region can be taken by another
- * thread. Nothing is unmapped here but what does not fit into the cache: pool_trim.c.
- */
+ * thread. Nothing is unmapped here but what does not fit into the cache: pool_trim.c,
+ * pool_move.c. */
 #include "memory/region_pool.h"
 
 #include <errno.h>
@@ -191,18 +191,6 @@ static int map_at_any_price(spw__region_pool *pool, size_t size, spw__page_kind 
     return answer;
 }
 
-static int map_large(spw__region_pool *pool, spw__region *region)
-{
-    int answer =
-        map_at_any_price(pool, region->capacity, SPW__PAGES_HUGE, &region->data);
-    if (answer != 0)
-        return answer;
-    spw__pool_lock(pool);
-    pool->held_bytes += region->capacity;
-    spw__pool_unlock(pool);
-    return 0;
-}
-
 static int make_slab(spw__region_pool *pool, unsigned size_class, spw__slab **ret_slab)
 {
     void *memory;
@@ -237,25 +225,60 @@ static int take_cold(spw__region_pool *pool, spw__region *region)
     return 0;
 }
 
-/* Find memory for a region that nothing cached serves. */
-static spw_status add(spw__region_pool *pool, spw_charge charge, spw__region *region,
-                      spw_error *error)
+/* Map a region, and have under it what pages are cached, so that the pool never holds
+ * more than what lived at one time. All of it is charged when it is there.
+ * Errors: NO_MEMORY, LIMIT_EXCEEDED. */
+static spw_status map_large(spw__region_pool *pool, spw_charge charge,
+                            spw__region *region, spw_error *error)
 {
     spw_budget *budget = pool->context->budget;
-    /* What is cached and of no use makes room, so that the pool never holds more than
-     * what lived at one time. */
-    if (region->source == SPW__REGION_MAPPED)
-        spw__pool_make_room(pool, region->capacity);
+    int answer =
+        map_at_any_price(pool, region->capacity, SPW__PAGES_HUGE, &region->data);
+    if (answer != 0)
+        return no_memory(region->size, -answer, error);
+    size_t moved = spw__pool_move_into(pool, region->data, region->capacity, charge);
+    size_t fresh = region->capacity - moved;
+    spw_status status = spw_budget_charge(budget, charge, fresh, error);
+    if (status != SPW_STATUS_OK) {
+        spw__memory_unmap(region->data, region->capacity);
+        spw_budget_release(budget, charge, moved);
+    }
+    spw__pool_lock(pool);
+    if (status == SPW_STATUS_OK)
+        pool->held_bytes += fresh;
+    else
+        pool->held_bytes -= moved;
+    spw__pool_unlock(pool);
+    spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, moved);
+    return status;
+}
+
+/* Errors: as map_large. */
+static spw_status add_item(spw__region_pool *pool, spw_charge charge,
+                           spw__region *region, spw_error *error)
+{
+    spw_budget *budget = pool->context->budget;
     spw_status status = spw_budget_charge(budget, charge, region->capacity, error);
     if (status != SPW_STATUS_OK)
         return status;
-    int answer = region->source == SPW__REGION_MAPPED ? map_large(pool, region)
-                                                      : take_cold(pool, region);
-    if (answer != 0) {
-        spw_budget_release(budget, charge, region->capacity);
-        return no_memory(region->size, -answer, error);
-    }
-    spw_budget_move(budget, charge, SPW_CHARGE_POOLED, region->capacity - region->size);
+    int answer = take_cold(pool, region);
+    if (answer == 0)
+        return SPW_STATUS_OK;
+    spw_budget_release(budget, charge, region->capacity);
+    return no_memory(region->size, -answer, error);
+}
+
+/* Find memory for a region that nothing cached serves as it lies. */
+static spw_status add(spw__region_pool *pool, spw_charge charge, spw__region *region,
+                      spw_error *error)
+{
+    spw_status status = region->source == SPW__REGION_MAPPED
+                            ? map_large(pool, charge, region, error)
+                            : add_item(pool, charge, region, error);
+    if (status != SPW_STATUS_OK)
+        return status;
+    spw_budget_move(pool->context->budget, charge, SPW_CHARGE_POOLED,
+                    region->capacity - region->size);
     spw__pool_watch(pool, region->capacity);
     return SPW_STATUS_OK;
 }
@@ -283,122 +306,4 @@ spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge cha
     }
     *ret_region = region;
     return SPW_STATUS_OK;
-}
-
-/* Releasing ------------------------------------------------------------------------ */
-
-/* A child lets go of what it has a copy of. Items of slabs stay mapped in it. */
-static void release_inherited(spw_context *context, const spw__region *region,
-                              size_t discarded, spw_charge charge)
-{
-    if (region->source == SPW__REGION_MAPPED)
-        spw__memory_unmap(region->data, region->capacity);
-    spw_budget_release(context->budget, charge, region->size - discarded);
-    spw_budget_release(context->budget, SPW_CHARGE_POOLED,
-                       region->capacity - region->size);
-}
-
-/* Returns: false when there is no room for it in the cache. */
-static bool keep(spw__region_pool *pool, const spw__region *region)
-{
-    uint64_t now_ms = spw__clock_ms();
-    bool is_kept = true;
-    spw__pool_lock(pool);
-    if (region->source == SPW__REGION_SLAB) {
-        spw__slab_put(region->slab, region->data, (uint32_t)now_ms);
-        pool->warm_bytes += region->capacity;
-        if (region->slab->warm == 1)
-            spw__slab_lists_sort(&pool->slabs, region->slab);
-    } else {
-        const spw__range range = {region->data, region->capacity, now_ms};
-        is_kept = spw__range_cache_put(&pool->large, &range);
-        if (!is_kept)
-            pool->held_bytes -= region->capacity;
-    }
-    spw__pool_unlock(pool);
-    return is_kept;
-}
-
-void spw__region_release(spw_context *context, const spw__region *region,
-                         spw_charge charge)
-{
-    if (region->source == SPW__REGION_ALLOCATED) {
-        spw__release(context, region->data, region->capacity, SPW_BUFFER_ALIGNMENT);
-        spw_budget_release(context->budget, charge, region->size);
-        return;
-    }
-    spw__region_pool *pool = spw__pool_of(context);
-    if (pool == NULL) {
-        release_inherited(context, region, 0, charge);
-        return;
-    }
-    spw_budget_move(context->budget, charge, SPW_CHARGE_POOLED, region->size);
-    if (keep(pool, region)) {
-        spw__pool_watch(pool, region->capacity);
-        return;
-    }
-    spw__memory_unmap(region->data, region->capacity);
-    spw_budget_release(context->budget, SPW_CHARGE_POOLED, region->capacity);
-}
-
-size_t spw__region_discard(const spw_context *context, const spw__region *region,
-                           size_t from, size_t to)
-{
-    size_t page = spw__memory_page_bytes();
-    if (region->source == SPW__REGION_ALLOCATED || spw__pool_of(context) == NULL ||
-        from >= to || to > region->size)
-        return 0;
-    uintptr_t start = ((uintptr_t)region->data + from + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)region->data + to) & ~(page - 1);
-    if (start >= end)
-        return 0;
-    spw__memory_discard((char *)region->data + (start - (uintptr_t)region->data),
-                        end - start);
-    return end - start;
-}
-
-/* An item of which pages are gone; what is left of it goes too. */
-static void chill(spw__region_pool *pool, const spw__region *region)
-{
-    spw__slab *slab = region->slab;
-    uint32_t i =
-        (uint32_t)((size_t)((char *)region->data - slab->memory) / slab->item_bytes);
-    const spw__slab_run run = {i, i + 1, 0};
-    spw__slab_discard_run(slab, &run);
-    spw__pool_lock(pool);
-    pool->held_bytes -= region->capacity;
-    spw__slab_put_run(slab, &run);
-    bool is_gone = slab->live == 0 && slab->warm == 0;
-    if (is_gone)
-        spw__slab_lists_remove(&pool->slabs, slab);
-    else
-        spw__slab_lists_sort(&pool->slabs, slab);
-    spw__pool_unlock(pool);
-    if (is_gone)
-        spw__slab_free(slab, pool->context);
-}
-
-void spw__region_release_part(spw_context *context, const spw__region *region,
-                              size_t discarded, spw_charge charge)
-{
-    spw__region_pool *pool = spw__pool_of(context);
-    if (discarded == 0) {
-        spw__region_release(context, region, charge);
-        return;
-    }
-    if (pool == NULL) {
-        release_inherited(context, region, discarded, charge);
-        return;
-    }
-    if (region->source == SPW__REGION_SLAB) {
-        chill(pool, region);
-    } else {
-        spw__memory_unmap(region->data, region->capacity);
-        spw__pool_lock(pool);
-        pool->held_bytes -= region->capacity;
-        spw__pool_unlock(pool);
-    }
-    spw_budget_release(context->budget, charge, region->size - discarded);
-    spw_budget_release(context->budget, SPW_CHARGE_POOLED,
-                       region->capacity - region->size);
 }

@@ -46,9 +46,12 @@ spw__region_pool *spw__pool_of(const spw_context *context);
 
 /* Give back all that is cached, without the lock held. */
 void spw__pool_give_back(spw__region_pool *pool);
-/* Give back whole ranges, the oldest first, that are bytes together or all there are.
- */
-void spw__pool_make_room(spw__region_pool *pool, uint64_t bytes);
+/* Give cached ranges, the oldest first, that are as large together as a new mapping, or
+ * all there are: their whole huge pages to the mapping, from its begin on, under
+ * charge, and what is left of them to the system. Returns: how many bytes of the
+ * mapping are charged by that, a multiple of a huge page. Without the lock held. */
+size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
+                           spw_charge charge);
 /* bytes were added to what the process has in use, or put into the cache: if the
  * process is over the limit of its resident memory, give back. Without the lock held.
  */

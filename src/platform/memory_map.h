@@ -20,6 +20,10 @@ size_t spw__memory_page_bytes(void);
 int spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
 /* Give back any range of whole pages that was mapped, or several that touch. */
 void spw__memory_unmap(void *data, size_t size);
+/* Move the memory of whole pages, of one mapping, to where other pages are mapped,
+ * whose memory goes. Its old addresses are mapped no more. Returns: 0, or a negative
+ * errno, and nothing has changed but that the memory of the other pages may be gone. */
+int spw__memory_move(void *from, size_t size, void *to);
 /* Give the memory under whole pages back and keep the addresses: they read as zero. */
 void spw__memory_discard(void *data, size_t size);
 

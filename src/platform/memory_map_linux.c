@@ -55,6 +55,12 @@ void spw__memory_unmap(void *data, size_t size)
     spw__memory_discard(data, size);
 }
 
+int spw__memory_move(void *from, size_t size, void *to)
+{
+    void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    return moved == MAP_FAILED ? -errno : 0;
+}
+
 void spw__memory_discard(void *data, size_t size)
 {
     if (size > 0)

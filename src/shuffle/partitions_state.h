@@ -34,7 +34,7 @@ typedef struct spw__held_piece {
     uint32_t input, first, count; /* partitions */
     uint64_t row_sum;
     uint64_t offset; /* of the shards in the buffer */
-    size_t unit;     /* of memory that is given back; whole pages */
+    size_t unit;     /* of memory that goes back to the system; whole pages */
     /* Fixed, of count items each; begins has one more, and counts from offset. */
     uint64_t *begins, *counts; /* counts: numbers for each */
     uint32_t *rows;
@@ -43,6 +43,7 @@ typedef struct spw__held_piece {
     spw_buffer *buffer; /* one reference; NULL: nothing is left */
     uint32_t left;
     uint64_t held;
+    size_t pool_unit; /* of memory that goes to the pool instead; 0: none does */
 } spw__held_piece;
 
 typedef enum spw__partition_state {

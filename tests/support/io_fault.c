@@ -37,6 +37,7 @@ static const struct {
     [CALL_SET_USER_TIMEOUT] = {"set_user_timeout", ENOMEM},
     [CALL_SET_CONGESTION] = {"set_congestion", EPERM},
     [CALL_MAP] = {"map", ENOMEM},
+    [CALL_MOVE] = {"move", ENOMEM},
     [CALL_UNIX_LISTEN] = {"unix_listen", EADDRINUSE},
     [CALL_UNIX_CONNECT] = {"unix_connect", ECONNREFUSED},
     [CALL_UNIX_ACCEPT] = {"unix_accept", EMFILE, .may_wait = true},
@@ -370,6 +371,19 @@ int __wrap_spw__memory_map(size_t size, spw__page_kind pages, void **ret_data)
         answer = __real_spw__memory_map(size, pages, ret_data);
     if (answer == 0)
         mapped_bytes += (int64_t)size;
+    return answer;
+}
+
+int __real_spw__memory_move(void *from, size_t size, void *to);
+int __wrap_spw__memory_move(void *from, size_t size, void *to);
+int __wrap_spw__memory_move(void *from, size_t size, void *to)
+{
+    size_t limit;
+    int answer = io_fault_enter(CALL_MOVE, &limit);
+    if (answer == 0)
+        answer = __real_spw__memory_move(from, size, to);
+    if (answer == 0)
+        mapped_bytes -= (int64_t)size;
     return answer;
 }
 

@@ -1,13 +1,19 @@
 #include "spillway/buffer.h"
 
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "counted_context.h"
+#include "io_fault.h"
 #include "memory/buffer_discard.h"
 #include "memory/place.h"
 #include "platform/memory_map.h"
+#include "spillway/pool.h"
 #include "testing.h"
 #include "torture.h"
+
+#define MIB ((size_t)1 << 20)
 
 static spw_buffer *const UNTOUCHED = (spw_buffer *)16;
 
@@ -301,6 +307,155 @@ static void a_cold_region_leaves_its_neighbours(void **state)
     counted_context_close(&counted);
 }
 
+static void vacated_units_are_the_pools(void **state)
+{
+    (void)state;
+    counted_context counted;
+    spw_buffer *buffer, *other;
+    size_t size = (9 * MIB) + 100;
+    counted_context_open_pool(&counted, 0);
+    assert_ok(spw_buffer_create(counted.context, size, SPW_CHARGE_HELD, &buffer, NULL));
+    unsigned char *data = spw_buffer_data(buffer);
+    memset(data, 1, size);
+    assert_int_equal(spw__buffer_unit_bytes(buffer), 2 * MIB);
+    /* Nothing while others look, nothing but whole units, nothing outside. */
+    spw_buffer_ref(buffer);
+    assert_int_equal(spw__buffer_vacate(buffer, 0, size), 0);
+    spw_buffer_unref(buffer);
+    assert_int_equal(spw__buffer_vacate(buffer, 1, (4 * MIB) - 1), 0);
+    assert_int_equal(spw__buffer_vacate(buffer, 0, size + 1), 0);
+    assert_int_equal(spw__buffer_vacate(buffer, 2 * MIB, 6 * MIB), 4 * MIB);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD),
+                     size - 4 * MIB);
+    assert_ok(
+        spw_buffer_create(counted.context, 4 * MIB, SPW_CHARGE_HELD, &other, NULL));
+    assert_ptr_equal(spw_buffer_data(other), data + 2 * MIB);
+    memset(spw_buffer_data(other), 2, 4 * MIB);
+    assert_int_equal(data[(2 * MIB) - 1], 1);
+    assert_int_equal(data[6 * MIB], 1);
+    assert_int_equal(spw__buffer_vacate(buffer, 7 * MIB, size), 0);
+    spw_buffer_unref(buffer);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 4 * MIB);
+    /* The rest of it serves others, around what is still there. */
+    assert_ok(
+        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
+    assert_int_equal(((unsigned char *)spw_buffer_data(buffer))[0], 1);
+    assert_int_equal(((unsigned char *)spw_buffer_data(other))[(4 * MIB) - 1], 2);
+    spw_buffer_unref(buffer);
+    spw_buffer_unref(other);
+    spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    counted_context_close(&counted);
+}
+
+static void vacated_and_discarded_memory_goes_both_ways(void **state)
+{
+    (void)state;
+    counted_context counted;
+    spw_buffer *buffer, *other;
+    size_t page = spw__memory_page_bytes();
+    counted_context_open_pool(&counted, 0);
+    assert_ok(
+        spw_buffer_create(counted.context, 8 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
+    memset(spw_buffer_data(buffer), 1, 8 * MIB);
+    assert_int_equal(spw__buffer_vacate(buffer, 0, 2 * MIB), 2 * MIB);
+    assert_int_equal(spw__buffer_discard(buffer, 3 * MIB, 3 * MIB + page), page);
+    spw_buffer_unref(buffer);
+    /* Of what is cold nothing is kept. */
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 0);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 2 * MIB);
+    assert_int_equal(io_fault_mapped_bytes(), 2 * MIB);
+    assert_ok(
+        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &other, NULL));
+    spw_buffer_unref(other);
+    counted_context_close(&counted);
+}
+
+/* A child has copies of both, and lets go of one. */
+static void a_child_leaves_what_was_vacated(void **state)
+{
+    (void)state;
+    counted_context counted;
+    spw_buffer *buffer, *other;
+    counted_context_open_pool(&counted, 0);
+    assert_ok(
+        spw_buffer_create(counted.context, 8 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
+    assert_int_equal(spw__buffer_vacate(buffer, 2 * MIB, 4 * MIB), 2 * MIB);
+    assert_ok(
+        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &other, NULL));
+    memset(spw_buffer_data(other), 5, 2 * MIB);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        bool is_refused = spw__buffer_vacate(buffer, 4 * MIB, 6 * MIB) == 0;
+        spw_buffer_unref(buffer);
+        _exit(is_refused && ((char *)spw_buffer_data(other))[MIB] == 5 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    spw_buffer_unref(buffer);
+    spw_buffer_unref(other);
+    counted_context_close(&counted);
+}
+
+/* Buffers of all sizes come, give up some of their units, and go, in any order: nobody
+ * ever sees another's bytes where he may look. */
+static void nobody_writes_what_is_anothers(void **state)
+{
+    (void)state;
+    enum { SLOTS = 12, STEPS = 3000, STEP = 64 << 10 };
+    static struct {
+        spw_buffer *buffer;
+        unsigned char mark;
+        uint64_t vacated;
+    } slots[SLOTS];
+    counted_context counted;
+    uint32_t seed = 7;
+    counted_context_open_pool(&counted, 0);
+    for (int step = 0; step < STEPS; step++) {
+        seed = seed * 1664525 + 1013904223;
+        size_t i = (seed >> 8) % SLOTS, pick = seed >> 16;
+        if (slots[i].buffer == NULL) {
+            size_t size = (1 + pick % 12) * MIB + pick % 3 * 4096;
+            assert_ok(spw_buffer_create(counted.context, size, SPW_CHARGE_HELD,
+                                        &slots[i].buffer, NULL));
+            slots[i].mark = (unsigned char)step;
+            slots[i].vacated = 0;
+            for (size_t at = 0; at < size; at += STEP)
+                ((unsigned char *)spw_buffer_data(slots[i].buffer))[at] = slots[i].mark;
+            continue;
+        }
+        unsigned char *data = spw_buffer_data(slots[i].buffer);
+        size_t size = spw_buffer_size(slots[i].buffer);
+        size_t unit = spw__buffer_unit_bytes(slots[i].buffer);
+        for (size_t at = 0; at < size; at += STEP)
+            if (unit == 0 || (slots[i].vacated >> (at / unit) & 1) == 0)
+                assert_int_equal(data[at], slots[i].mark);
+        size_t n = unit > 0 && size >= unit ? pick % (size / unit) : 0;
+        if (unit > 0 && pick % 4 > 0 && (slots[i].vacated >> n & 1) == 0) {
+            assert_int_equal(
+                spw__buffer_vacate(slots[i].buffer, n * unit, (n + 1) * unit), unit);
+            slots[i].vacated |= (uint64_t)1 << n;
+        } else {
+            spw_buffer_unref(slots[i].buffer);
+            slots[i].buffer = NULL;
+        }
+    }
+    spw_figures figures;
+    spw_context_read_figures(counted.context, &figures);
+    assert_true(figures.pool_bytes_moved > 100 * MIB);
+    for (size_t i = 0; i < SLOTS; i++) {
+        spw_buffer_unref(slots[i].buffer);
+        slots[i].buffer = NULL;
+    }
+    spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    assert_int_equal(io_fault_mapped_bytes(), 0);
+    counted_context_close(&counted);
+}
+
 static void other_memory_is_not_discarded(void **state)
 {
     (void)state;
@@ -325,6 +480,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(discarded_pages_are_gone_and_not_charged),
         cmocka_unit_test(a_cold_region_leaves_its_neighbours),
+        cmocka_unit_test(vacated_units_are_the_pools),
+        cmocka_unit_test(vacated_and_discarded_memory_goes_both_ways),
+        cmocka_unit_test(a_child_leaves_what_was_vacated),
+        cmocka_unit_test(nobody_writes_what_is_anothers),
         cmocka_unit_test(other_memory_is_not_discarded),
         cmocka_unit_test(a_place_is_given_up_behind_the_memory),
         cmocka_unit_test(our_own_memory_is_aligned_charged_and_writeable),

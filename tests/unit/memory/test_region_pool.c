@@ -176,7 +176,7 @@ static void the_budget_refuses_only_when_nothing_is_cached(void **state)
     release(&counted, &small);
     /* Neither a charge of ours nor one of anybody else's. */
     spw__region other = acquire(&counted, 5 * MIB);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), MIB);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 3 * MIB);
     assert_ok(spw_budget_charge(counted.budget, SPW_CHARGE_QUEUED, 5 * MIB, NULL));
     assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 0);
     spw__region none = {.size = 77};
@@ -251,6 +251,117 @@ static void the_pool_holds_no_more_than_what_lived_at_a_time(void **state)
     }
     for (int i = 0; i < 8; i++)
         release(&counted, &apart[i]);
+    counted_context_close(&counted);
+}
+
+/* Regions that are cached apart from each other, of so many MiB, filled with their
+ * number, the oldest first. */
+static void cache_apart(counted_context *counted, const size_t *mibs, size_t count,
+                        spw__region *between)
+{
+    spw__region regions[4];
+    for (size_t i = 0; i < count; i++) {
+        regions[i] = acquire(counted, mibs[i] * MIB);
+        between[i] = acquire(counted, 2 * MIB);
+        memset(regions[i].data, (int)i + 1, mibs[i] * MIB);
+    }
+    for (size_t i = 0; i < count; i++) {
+        fake_clock_set(1000 + i);
+        release(counted, &regions[i]);
+    }
+    fake_clock_set(0);
+}
+
+static void cached_pages_come_under_new_addresses(void **state)
+{
+    (void)state;
+    static const size_t MIBS[] = {2, 3, 6};
+    counted_context counted;
+    spw__region between[COUNT_OF(MIBS)];
+    counted_context_open_pool(&counted, 0);
+    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
+    int64_t mapped = io_fault_mapped_bytes();
+    spw__region region = acquire(&counted, 7 * MIB);
+    const char *data = region.data;
+    assert_int_equal(data[0], 1);
+    assert_int_equal(data[2 * MIB - 1], 1);
+    assert_int_equal(data[2 * MIB], 2);
+    assert_int_equal(data[4 * MIB], 3);
+    assert_int_equal(data[6 * MIB - 1], 3);
+    assert_int_equal(data[6 * MIB], 0);
+    assert_int_equal(figures_of(&counted).pool_bytes_moved, 6 * MIB);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD),
+                     region.size + 6 * MIB);
+    /* The MiB behind the second went, and what was not wanted of the third stays. */
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 4 * MIB);
+    assert_int_equal(io_fault_mapped_bytes(), mapped);
+    memset(region.data, 9, region.capacity);
+    release(&counted, &region);
+    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
+        release(&counted, &between[i]);
+    spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    assert_int_equal(io_fault_mapped_bytes(), 0);
+    counted_context_close(&counted);
+}
+
+static void pages_that_do_not_move_are_fresh(void **state)
+{
+    (void)state;
+    static const size_t MIBS[] = {2, 2, 2};
+    counted_context counted;
+    spw__region between[COUNT_OF(MIBS)];
+    counted_context_open_pool(&counted, 0);
+    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
+    io_fault_arm_call("move", 2, 0);
+    spw__region region = acquire(&counted, 6 * MIB);
+    assert_int_equal(io_fault_calls_of("move"), 3);
+    io_fault_arm(IO_FAULT_NONE, 0, 0);
+    const char *data = region.data;
+    assert_int_equal(data[0], 1);
+    assert_int_equal(data[2 * MIB], 0);
+    assert_int_equal(data[4 * MIB], 3);
+    release(&counted, &region);
+    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
+        release(&counted, &between[i]);
+    counted_context_close(&counted);
+}
+
+/* What is refused by the budget takes nothing along that was cached. */
+static void a_refused_mapping_is_charged_no_more(void **state)
+{
+    (void)state;
+    static const size_t MIBS[] = {2, 2};
+    counted_context counted;
+    spw__region between[COUNT_OF(MIBS)], none = {.size = 77};
+    spw_error error;
+    counted_context_open_pool(&counted, 10 * MIB);
+    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
+    assert_status(
+        spw__region_acquire(counted.context, 12 * MIB, SPW_CHARGE_HELD, &none, &error),
+        LIMIT_EXCEEDED);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 4 * MIB);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 0);
+    assert_int_equal(io_fault_mapped_bytes(), 4 * MIB);
+    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
+        release(&counted, &between[i]);
+    counted_context_close(&counted);
+}
+
+static void a_region_has_64_units_at_most(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t mib, unit_mib;
+    } CASES[] = {{1, 0}, {2, 2}, {128, 2}, {129, 4}, {256, 4}, {257, 8}};
+    counted_context counted;
+    counted_context_open_pool(&counted, 0);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        spw__region region = acquire(&counted, CASES[i].mib * MIB);
+        assert_int_equal(spw__region_unit_bytes(&region), CASES[i].unit_mib * MIB);
+        release(&counted, &region);
+        spw_context_trim(counted.context, 0, 0, NULL);
+    }
     counted_context_close(&counted);
 }
 
@@ -555,6 +666,10 @@ int main(void)
         cmocka_unit_test(a_failed_mapping_is_tried_again_without_the_cache),
         cmocka_unit_test(what_the_system_does_not_have_is_an_error),
         cmocka_unit_test(the_pool_holds_no_more_than_what_lived_at_a_time),
+        cmocka_unit_test(cached_pages_come_under_new_addresses),
+        cmocka_unit_test(pages_that_do_not_move_are_fresh),
+        cmocka_unit_test(a_refused_mapping_is_charged_no_more),
+        cmocka_unit_test(a_region_has_64_units_at_most),
         cmocka_unit_test(what_does_not_fit_into_the_cache_is_unmapped),
         cmocka_unit_test(a_hundred_thousand_buffers_are_few_mappings),
         cmocka_unit_test(threads_take_give_and_trim_at_a_time),

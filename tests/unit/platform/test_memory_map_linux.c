@@ -120,6 +120,27 @@ static void a_part_can_be_unmapped(void **state)
     assert_int_equal(resident_pages(data + 2 * MIB, MIB), SIZE_MAX);
 }
 
+static void what_is_moved_is_there_and_nowhere_else(void **state)
+{
+    (void)state;
+    void *from, *to;
+    assert_int_equal(spw__memory_map(4 * MIB, SPW__PAGES_HUGE, &from), 0);
+    assert_int_equal(spw__memory_map(6 * MIB, SPW__PAGES_HUGE, &to), 0);
+    memset(from, 7, 4 * MIB);
+    memset(to, 8, 6 * MIB);
+    assert_int_equal(spw__memory_move(from, 2 * MIB, (char *)to + 2 * MIB), 0);
+    const char *data = to;
+    assert_int_equal(data[2 * MIB - 1], 8);
+    assert_int_equal(data[2 * MIB], 7);
+    assert_int_equal(data[4 * MIB - 1], 7);
+    assert_int_equal(data[4 * MIB], 8);
+    assert_int_equal(resident_pages(from, MIB), SIZE_MAX);
+    assert_int_equal(((char *)from)[2 * MIB], 7);
+    assert_int_equal(spw__memory_move(from, 2 * MIB, to), -EFAULT); /* not mapped */
+    spw__memory_unmap((char *)from + 2 * MIB, 2 * MIB);
+    spw__memory_unmap(to, 6 * MIB);
+}
+
 static void what_cannot_be_mapped_is_said(void **state)
 {
     (void)state;
@@ -175,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_touched_small_page_is_one_page),
         cmocka_unit_test(what_is_discarded_reads_as_zero),
         cmocka_unit_test(a_part_can_be_unmapped),
+        cmocka_unit_test(what_is_moved_is_there_and_nowhere_else),
         cmocka_unit_test(what_cannot_be_mapped_is_said),
         cmocka_unit_test(at_the_limit_of_mappings_the_memory_goes_all_the_same),
     };

@@ -128,12 +128,13 @@ static void all_rows_come_out_of_the_pool_too(void **state)
 
 /* ----- memory ----- */
 
-/* Shards of 64 KiB in pieces of 1 MiB of the pool's. */
-static void open_large(torture *t, partition_run *run, uint64_t limit)
+/* 4 pieces of the pool's, of 16 shards. */
+static void open_pieces(torture *t, partition_run *run, size_t shard_bytes,
+                        uint64_t limit)
 {
     uint32_t rows[16];
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        rows[i] = 8192;
+        rows[i] = (uint32_t)(shard_bytes / 8);
     torture_use_pool(t);
     partition_run_open_plain(run, t->context, 4, 16, rows);
     assert_ok(partition_run_create(run, limit, 0, &t->error));
@@ -147,7 +148,7 @@ static void memory_goes_as_partitions_are_read(void **state)
 {
     torture *t = *state;
     partition_run run;
-    open_large(t, &run, SPW_PARTITIONS_IN_MEMORY);
+    open_pieces(t, &run, 64 << 10, SPW_PARTITIONS_IN_MEMORY);
     spw_partitions_finish(run.partitions);
     uint64_t before = torture_charged(t, SPW_CHARGE_HELD);
     assert_true(before >= 4 << 20);
@@ -164,6 +165,54 @@ static void memory_goes_as_partitions_are_read(void **state)
                              edges,
                          1);
     }
+    assert_int_equal(partition_run_figures(&run).held_bytes, 0);
+    partition_run_close(&run);
+}
+
+/* Two shards are a unit of the pool's. */
+static void memory_of_large_pieces_goes_to_the_pool(void **state)
+{
+    torture *t = *state;
+    partition_run run;
+    uint64_t mib = 1 << 20;
+    open_pieces(t, &run, mib, SPW_PARTITIONS_IN_MEMORY);
+    spw_partitions_finish(run.partitions);
+    uint64_t pooled = torture_charged(t, SPW_CHARGE_POOLED);
+    assert_int_equal(partition_run_figures(&run).held_bytes, 64 * mib);
+    static const uint32_t ORDER[] = {0, 1, 2, 3, 15, 4, 6, 5, 14, 7};
+    static const uint64_t UNITS[] = {0, 1, 1, 2, 2, 2, 2, 3, 4, 5};
+    for (size_t i = 0; i < COUNT_OF(ORDER); i++) {
+        assert_ok(partition_run_read(&run, ORDER[i], &t->error));
+        uint64_t gone = UNITS[i] * 4 * 2 * mib;
+        assert_int_equal(partition_run_figures(&run).held_bytes, 64 * mib - gone);
+        assert_int_equal(torture_charged(t, SPW_CHARGE_POOLED), pooled + gone);
+    }
+    spw_buffer *buffer;
+    uint64_t before = torture_figures(t).pool_bytes_moved;
+    assert_ok(spw_buffer_create(t->context, 30 * mib, SPW_CHARGE_HELD, &buffer, NULL));
+    assert_int_equal(torture_figures(t).pool_bytes_moved - before, 30 * mib);
+    memset(spw_buffer_data(buffer), 1, 30 * mib);
+    for (uint32_t p = 8; p < 14; p++)
+        assert_ok(partition_run_read(&run, p, &t->error));
+    assert_int_equal(partition_run_figures(&run).held_bytes, 0);
+    spw_buffer_unref(buffer);
+    partition_run_close(&run);
+}
+
+static void what_was_written_has_nothing_for_the_pool(void **state)
+{
+    torture *t = *state;
+    partition_run run;
+    uint64_t mib = 1 << 20;
+    open_pieces(t, &run, mib, 40 * mib);
+    assert_ok(spw_partitions_write(run.partitions, NULL, &t->error));
+    assert_true(partition_run_figures(&run).held_bytes <= 40 * mib);
+    assert_true(partition_run_figures(&run).memory_bytes > 8 * mib);
+    spw_partitions_finish(run.partitions);
+    uint64_t pooled = torture_charged(t, SPW_CHARGE_POOLED);
+    for (uint32_t p = 0; p < 16; p++)
+        assert_ok(partition_run_read(&run, p, &t->error));
+    assert_true(torture_charged(t, SPW_CHARGE_POOLED) <= pooled);
     assert_int_equal(partition_run_figures(&run).held_bytes, 0);
     partition_run_close(&run);
 }
@@ -387,6 +436,8 @@ int main(void)
         SCENARIO(all_rows_come_out_in_order),
         SCENARIO(all_rows_come_out_of_the_pool_too),
         SCENARIO(memory_goes_as_partitions_are_read),
+        SCENARIO(memory_of_large_pieces_goes_to_the_pool),
+        SCENARIO(what_was_written_has_nothing_for_the_pool),
         SCENARIO(what_others_look_at_stays),
         SCENARIO(threads_put_write_and_read),
         SCENARIO(a_killed_process_leaves_no_file),

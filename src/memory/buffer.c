@@ -12,6 +12,7 @@
 #include "memory/buffer_discard.h"
 #include "memory/place.h"
 #include "memory/region_pool.h"
+#include "platform/memory_map.h"
 
 struct spw_buffer {
     _Atomic size_t references;
@@ -23,8 +24,8 @@ struct spw_buffer {
     void *user;
     spw__place *place; /* one reference; NULL: none */
     spw_charge charge; /* by the thread that owns the buffer while it is filled */
-    _Atomic size_t uncharged; /* bytes of the region that were vacated or discarded */
-    _Atomic spw__region_units vacated;
+    _Atomic size_t
+        discarded; /* bytes of the region that are neither there nor charged */
     bool is_writeable;
 };
 
@@ -101,8 +102,8 @@ void spw_buffer_unref(spw_buffer *buffer)
     if (buffer->release != NULL)
         buffer->release(buffer->user);
     else
-        spw__region_release_part(context, &buffer->region, buffer->vacated,
-                                 buffer->uncharged, buffer->charge);
+        spw__region_release_part(context, &buffer->region, buffer->discarded,
+                                 buffer->charge);
     spw__place_unref(buffer->place); /* there is room again */
     spw__release(context, buffer, sizeof *buffer, _Alignof(spw_buffer));
     spw_context_unref(context);
@@ -128,52 +129,29 @@ void spw_buffer_recharge(spw_buffer *buffer, spw_charge charge)
     if (buffer->release != NULL || buffer->charge == charge)
         return;
     spw_budget_move(spw_context_budget(buffer->context), buffer->charge, charge,
-                    buffer->size - buffer->uncharged);
+                    buffer->size - buffer->discarded);
     buffer->charge = charge;
 }
 
-static bool is_nobody_elses(const spw_buffer *buffer)
+size_t spw__buffer_discard(spw_buffer *buffer, size_t from, size_t to,
+                           spw__freed_pages *pages)
 {
-    return buffer->release == NULL &&
-           atomic_load_explicit(&buffer->references, memory_order_acquire) == 1;
-}
-
-static void count_out(spw_buffer *buffer, size_t bytes)
-{
-    size_t before = atomic_fetch_add(&buffer->uncharged, bytes);
-    assert(bytes <= buffer->size - before); /* or some went twice */
+    size_t size = 0;
+    if (buffer->release != NULL ||
+        atomic_load_explicit(&buffer->references, memory_order_acquire) != 1)
+        return 0;
+    char *start =
+        spw__region_find_pages(buffer->context, &buffer->region, from, to, &size);
+    if (start == NULL)
+        return 0;
+    size_t before = atomic_fetch_add(&buffer->discarded, size);
+    assert(size <= buffer->size - before); /* or a page went twice */
     (void)before;
-}
-
-size_t spw__buffer_discard(spw_buffer *buffer, size_t from, size_t to)
-{
-    if (!is_nobody_elses(buffer))
-        return 0;
-    size_t bytes = spw__region_discard(buffer->context, &buffer->region, from, to);
-    count_out(buffer, bytes);
-    spw_budget_release(spw_context_budget(buffer->context), buffer->charge, bytes);
-    return bytes;
-}
-
-size_t spw__buffer_unit_bytes(const spw_buffer *buffer)
-{
-    return buffer->release == NULL ? spw__region_unit_bytes(&buffer->region) : 0;
-}
-
-size_t spw__buffer_vacate(spw_buffer *buffer, size_t from, size_t to)
-{
-    size_t unit = spw__buffer_unit_bytes(buffer);
-    if (unit == 0 || !is_nobody_elses(buffer) || to > buffer->size)
-        return 0;
-    spw__region_units units = 0;
-    for (size_t i = (from + unit - 1) / unit; i < to / unit; i++)
-        units |= (spw__region_units)1 << i;
-    size_t bytes =
-        spw__region_vacate(buffer->context, &buffer->region, units, buffer->charge);
-    if (bytes > 0)
-        atomic_fetch_or(&buffer->vacated, units);
-    count_out(buffer, bytes);
-    return bytes;
+    if (pages != NULL && spw__freed_pages_take(pages, start, size, buffer->charge))
+        return size;
+    spw__memory_discard(start, size);
+    spw_budget_release(spw_context_budget(buffer->context), buffer->charge, size);
+    return size;
 }
 
 void spw__buffer_hold(spw_buffer *buffer, spw__place *place)

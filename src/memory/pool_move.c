@@ -1,15 +1,58 @@
-/* How what is cached and of no use as it lies serves a new mapping: its pages move
- * under the new addresses. A page that moves is neither cleared nor faulted in again,
- * which is most of what memory costs; two mebibytes take a system call of microseconds.
- */
+/* How free pages serve a need that is elsewhere: they move under its addresses. A page
+ * that moves is neither cleared nor faulted in again, which is most of what memory
+ * costs; a move is a system call of microseconds. */
+#include <errno.h>
+
+#include "memory/freed_pages.h"
 #include "memory/region_pool_state.h"
 #include "platform/memory_map.h"
 
 static const size_t HUGE = SPW__HUGE_PAGE_BYTES;
 
-/* Each move leaves a mapping of its own, of which Linux lets a process have 65,530, and
- * a pool at most one for each huge page that it holds. Above this none are moved. */
-static const uint64_t MOVES_BELOW_BYTES = (uint64_t)32 << 30;
+/* Below that a fault costs as little. */
+static const size_t MOVES_FROM_BYTES = (size_t)64 << 10;
+/* Each move leaves a mapping, of which Linux lets a process have 65,530: none is
+ * smaller than this part of what the pool holds. */
+static const uint64_t MAPPINGS_MAX = 16384;
+
+/* With the lock held. */
+static bool is_movable(const spw__region_pool *pool, size_t size)
+{
+    return size >= MOVES_FROM_BYTES && size >= pool->held_bytes / MAPPINGS_MAX;
+}
+
+/* How pages leave their old addresses. */
+typedef struct way_out {
+    int (*move)(void *from, size_t size, void *to);
+    void (*give_back)(void *from, size_t size); /* if they cannot be moved */
+} way_out;
+
+static const way_out UNMAPPED = {spw__memory_move, spw__memory_unmap};
+static const way_out STILL_MAPPED = {spw__memory_move_pages, spw__memory_discard};
+
+/* What is several mappings cannot move together, but its halves perhaps. What does not
+ * move at all is given back, and is fresh in its new place. */
+static void move(const way_out *way, char *from, size_t size, char *to)
+{
+    int answer = way->move(from, size, to);
+    if (answer == 0)
+        return;
+    size_t half = (size / 2) & ~(spw__memory_page_bytes() - 1);
+    if (answer != -EFAULT || half < MOVES_FROM_BYTES) {
+        way->give_back(from, size);
+        return;
+    }
+    move(way, from, half, to);
+    move(way, from + half, size - half, to + half);
+}
+
+static void count_moved(const spw__region_pool *pool, size_t size)
+{
+    spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, size);
+}
+
+/* From the cache under a new mapping
+ * --------------------------------------------------- */
 
 static size_t whole_pages(size_t size)
 {
@@ -20,7 +63,7 @@ static bool take_oldest(spw__region_pool *pool, spw__range *ret_range, bool *ret
 {
     spw__pool_lock(pool);
     bool is_there = spw__range_cache_take_oldest(&pool->large, ret_range);
-    *ret_moves = pool->held_bytes < MOVES_BELOW_BYTES;
+    *ret_moves = is_there && is_movable(pool, ret_range->size);
     spw__pool_unlock(pool);
     return is_there;
 }
@@ -47,15 +90,6 @@ static void unmap(spw__region_pool *pool, char *start, size_t size)
     spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, size);
 }
 
-/* One page after another: a range may be several mappings, which cannot move together.
- * A page that does not move is given back, and is a fresh one in its new place. */
-static void move(char *from, size_t size, char *to)
-{
-    for (size_t at = 0; at < size; at += HUGE)
-        if (spw__memory_move(from + at, HUGE, to + at) != 0)
-            spw__memory_unmap(from + at, HUGE);
-}
-
 size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
                            spw_charge charge)
 {
@@ -63,17 +97,89 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
     spw__range range;
     bool moves;
     while (used < size && take_oldest(pool, &range, &moves)) {
-        size_t wanted = whole_pages(size - used + HUGE - 1);
-        if (range.size > wanted)
-            put_surplus(pool, &range, wanted);
+        size_t wanted = size - used;
+        if (range.size > whole_pages(wanted + HUGE - 1))
+            put_surplus(pool, &range, whole_pages(wanted + HUGE - 1));
         used += range.size;
-        size_t room = size - moved;
-        size_t bytes = moves ? whole_pages(range.size < room ? range.size : room) : 0;
-        move(range.start, bytes, mapping + moved);
+        size_t bytes = range.size < wanted ? range.size : wanted;
+        if (!moves)
+            bytes = 0;
+        if (bytes > 0)
+            move(&UNMAPPED, range.start, bytes, mapping + moved);
         spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
         moved += bytes;
         if (range.size > bytes)
             unmap(pool, range.start + bytes, range.size - bytes);
     }
+    count_moved(pool, moved);
     return moved;
+}
+
+/* From the cache to an item of a slab
+ * --------------------------------------------------- */
+
+char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge charge)
+{
+    char *start = NULL;
+    spw__pool_lock(pool);
+    if (is_movable(pool, size))
+        start = spw__range_cache_take_end(&pool->large, size);
+    if (start != NULL)
+        pool->held_bytes -= size;
+    spw__pool_unlock(pool);
+    if (start != NULL)
+        spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, size);
+    return start;
+}
+
+void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to)
+{
+    move(&UNMAPPED, from, size, to);
+    count_moved(pool, size);
+}
+
+/* From live regions to the cache
+ * ------------------------------------------------------- */
+
+void spw__freed_pages_open(spw_context *context, size_t room,
+                           spw__freed_pages *ret_pages)
+{
+    void *start = NULL;
+    size_t page = spw__memory_page_bytes();
+    room = (room + page - 1) & ~(page - 1);
+    if (room < MOVES_FROM_BYTES || spw__pool_of(context) == NULL ||
+        spw__memory_map(room, SPW__PAGES_HUGE, &start) != 0)
+        room = 0;
+    *ret_pages = (spw__freed_pages){.context = context, .start = start, .room = room};
+}
+
+bool spw__freed_pages_take(spw__freed_pages *pages, char *from, size_t size,
+                           spw_charge charge)
+{
+    spw__region_pool *pool = spw__pool_of(pages->context);
+    if (pool == NULL || size > pages->room - pages->used)
+        return false;
+    spw__pool_lock(pool);
+    bool moves = is_movable(pool, size);
+    /* The region that they leave is taken for whole, when it goes. */
+    if (moves)
+        pool->held_bytes += size;
+    spw__pool_unlock(pool);
+    if (!moves)
+        return false;
+    move(&STILL_MAPPED, from, size, pages->start + pages->used);
+    spw_budget_move(pages->context->budget, charge, SPW_CHARGE_POOLED, size);
+    count_moved(pool, size);
+    pages->used += size;
+    return true;
+}
+
+void spw__freed_pages_close(spw__freed_pages *pages)
+{
+    if (pages->used < pages->room)
+        spw__memory_unmap(pages->start + pages->used, pages->room - pages->used);
+    spw__region_pool *pool = spw__pool_of(pages->context);
+    if (pages->used > 0)
+        spw__pool_keep(pool, pages->start, pages->used);
+    *pages = (spw__freed_pages){.context = pages->context};
 }

@@ -73,14 +73,17 @@ bool spw__range_cache_put(spw__range_cache *cache, const spw__range *range)
     return true;
 }
 
-/* How much of a range a need of size takes: all of it, or whole huge pages, so that
- * what is left begins on one. 0 when either would waste too much. */
+/* How much of a range a need of size takes: all of it but for a surplus, or whole huge
+ * pages, so that what is left begins on one. 0 when either would waste too much. */
 static size_t share(const spw__range *range, size_t size)
 {
-    if (range->size < size)
+    if (range->size < size || (uintptr_t)range->start % HUGE != 0)
         return 0;
-    if (spw__fits(range->size, size))
-        return range->size;
+    if (spw__fits(range->size, size)) {
+        size_t page = spw__memory_page_bytes();
+        size_t needed = (size + page - 1) & ~(page - 1);
+        return range->size - needed < SPW__SURPLUS_FROM_BYTES ? range->size : needed;
+    }
     size_t whole_pages = (size + HUGE - 1) & ~(HUGE - 1);
     return spw__fits(whole_pages, size) ? whole_pages : 0;
 }
@@ -127,6 +130,25 @@ bool spw__range_cache_take_oldest(spw__range_cache *cache, spw__range *ret_range
     cache->bytes -= ret_range->size;
     erase(cache, at);
     return true;
+}
+
+char *spw__range_cache_take_end(spw__range_cache *cache, size_t size)
+{
+    size_t found = cache->count;
+    for (size_t i = 0; i < cache->count; i++)
+        if (cache->ranges[i].size >= size &&
+            (found == cache->count ||
+             cache->ranges[i].idle_since_ms < cache->ranges[found].idle_since_ms))
+            found = i;
+    if (found == cache->count)
+        return NULL;
+    spw__range *range = &cache->ranges[found];
+    range->size -= size;
+    cache->bytes -= size;
+    char *start = range->start + range->size;
+    if (range->size == 0)
+        erase(cache, found);
+    return start;
 }
 
 uint64_t spw__range_cache_oldest_ms(const spw__range_cache *cache)

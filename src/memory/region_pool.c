@@ -249,21 +249,29 @@ static spw_status map_large(spw__region_pool *pool, spw_charge charge,
     else
         pool->held_bytes -= moved;
     spw__pool_unlock(pool);
-    spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, moved);
     return status;
 }
 
-/* Errors: as map_large. */
+/* Take an item that has no memory; if some is cached, it moves there.
+ * Errors: as map_large. */
 static spw_status add_item(spw__region_pool *pool, spw_charge charge,
                            spw__region *region, spw_error *error)
 {
     spw_budget *budget = pool->context->budget;
-    spw_status status = spw_budget_charge(budget, charge, region->capacity, error);
+    spw_status status = SPW_STATUS_OK;
+    char *movable = spw__pool_take_movable(pool, region->capacity, charge);
+    if (movable == NULL)
+        status = spw_budget_charge(budget, charge, region->capacity, error);
     if (status != SPW_STATUS_OK)
         return status;
     int answer = take_cold(pool, region);
-    if (answer == 0)
+    if (answer == 0) {
+        if (movable != NULL)
+            spw__pool_move(pool, movable, region->capacity, region->data);
         return SPW_STATUS_OK;
+    }
+    if (movable != NULL)
+        spw__memory_unmap(movable, region->capacity);
     spw_budget_release(budget, charge, region->capacity);
     return no_memory(region->size, -answer, error);
 }
@@ -306,4 +314,126 @@ spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge cha
     }
     *ret_region = region;
     return SPW_STATUS_OK;
+}
+
+/* Releasing ------------------------------------------------------------------------ */
+
+/* A child lets go of what it has a copy of. Items of slabs stay mapped in it. */
+static void release_inherited(spw_context *context, const spw__region *region,
+                              size_t discarded, spw_charge charge)
+{
+    if (region->source == SPW__REGION_MAPPED)
+        spw__memory_unmap(region->data, region->capacity);
+    spw_budget_release(context->budget, charge, region->size - discarded);
+    spw_budget_release(context->budget, SPW_CHARGE_POOLED,
+                       region->capacity - region->size);
+}
+
+void spw__pool_keep(spw__region_pool *pool, char *start, size_t size)
+{
+    const spw__range range = {start, size, spw__clock_ms()};
+    spw__pool_lock(pool);
+    bool is_kept = spw__range_cache_put(&pool->large, &range);
+    if (!is_kept)
+        pool->held_bytes -= size;
+    spw__pool_unlock(pool);
+    if (is_kept) {
+        spw__pool_watch(pool, size);
+        return;
+    }
+    spw__memory_unmap(start, size);
+    spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, size);
+}
+
+static void keep_item(spw__region_pool *pool, const spw__region *region)
+{
+    uint64_t now_ms = spw__clock_ms();
+    spw__pool_lock(pool);
+    spw__slab_put(region->slab, region->data, (uint32_t)now_ms);
+    pool->warm_bytes += region->capacity;
+    if (region->slab->warm == 1)
+        spw__slab_lists_sort(&pool->slabs, region->slab);
+    spw__pool_unlock(pool);
+    spw__pool_watch(pool, region->capacity);
+}
+
+void spw__region_release(spw_context *context, const spw__region *region,
+                         spw_charge charge)
+{
+    if (region->source == SPW__REGION_ALLOCATED) {
+        spw__release(context, region->data, region->capacity, SPW_BUFFER_ALIGNMENT);
+        spw_budget_release(context->budget, charge, region->size);
+        return;
+    }
+    spw__region_pool *pool = spw__pool_of(context);
+    if (pool == NULL) {
+        release_inherited(context, region, 0, charge);
+        return;
+    }
+    spw_budget_move(context->budget, charge, SPW_CHARGE_POOLED, region->size);
+    if (region->source == SPW__REGION_SLAB)
+        keep_item(pool, region);
+    else
+        spw__pool_keep(pool, region->data, region->capacity);
+}
+
+char *spw__region_find_pages(const spw_context *context, const spw__region *region,
+                             size_t from, size_t to, size_t *ret_size)
+{
+    size_t page = spw__memory_page_bytes();
+    if (region->source == SPW__REGION_ALLOCATED || spw__pool_of(context) == NULL ||
+        from >= to || to > region->size)
+        return NULL;
+    uintptr_t start = ((uintptr_t)region->data + from + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)region->data + to) & ~(page - 1);
+    if (start >= end)
+        return NULL;
+    *ret_size = end - start;
+    return (char *)region->data + (start - (uintptr_t)region->data);
+}
+
+/* An item of which pages are gone; what is left of it goes too. */
+static void chill(spw__region_pool *pool, const spw__region *region)
+{
+    spw__slab *slab = region->slab;
+    uint32_t i =
+        (uint32_t)((size_t)((char *)region->data - slab->memory) / slab->item_bytes);
+    const spw__slab_run run = {i, i + 1, 0};
+    spw__slab_discard_run(slab, &run);
+    spw__pool_lock(pool);
+    pool->held_bytes -= region->capacity;
+    spw__slab_put_run(slab, &run);
+    bool is_gone = slab->live == 0 && slab->warm == 0;
+    if (is_gone)
+        spw__slab_lists_remove(&pool->slabs, slab);
+    else
+        spw__slab_lists_sort(&pool->slabs, slab);
+    spw__pool_unlock(pool);
+    if (is_gone)
+        spw__slab_free(slab, pool->context);
+}
+
+void spw__region_release_part(spw_context *context, const spw__region *region,
+                              size_t discarded, spw_charge charge)
+{
+    spw__region_pool *pool = spw__pool_of(context);
+    if (discarded == 0) {
+        spw__region_release(context, region, charge);
+        return;
+    }
+    if (pool == NULL) {
+        release_inherited(context, region, discarded, charge);
+        return;
+    }
+    if (region->source == SPW__REGION_SLAB) {
+        chill(pool, region);
+    } else {
+        spw__memory_unmap(region->data, region->capacity);
+        spw__pool_lock(pool);
+        pool->held_bytes -= region->capacity;
+        spw__pool_unlock(pool);
+    }
+    spw_budget_release(context->budget, charge, region->size - discarded);
+    spw_budget_release(context->budget, SPW_CHARGE_POOLED,
+                       region->capacity - region->size);
 }

@@ -2,8 +2,6 @@
 #ifndef SPW_MEMORY_REGION_POOL_H
 #define SPW_MEMORY_REGION_POOL_H
 
-#include <stdbool.h>
-
 #include "memory/slab.h"
 #include "spillway/context.h"
 
@@ -31,27 +29,14 @@ spw_status spw__region_acquire(spw_context *context, size_t size, spw_charge cha
  */
 void spw__region_release(spw_context *context, const spw__region *region,
                          spw_charge charge);
-/* Give the whole pages in [from, to) of a live region's bytes back to the system, if it
- * is one of the pool's and this is the process that made it. They stay charged.
- * Returns: how many bytes went. Thread: any. */
-size_t spw__region_discard(const spw_context *context, const spw__region *region,
-                           size_t from, size_t to);
-/* What of a region others have before it is released: the numbers of its units, from
- * its begin on, as a set of bits. */
-typedef uint64_t spw__region_units;
-
-/* A unit is whole huge pages, so many that 64 are all of a region, and lies within its
- * size. Returns: its bytes; 0 if nothing of the region can be vacated. */
-size_t spw__region_unit_bytes(const spw__region *region);
-/* Others may have these units from now on: they are charged under charge no more, and
- * nobody looks at them again. Returns: how many bytes; 0 in a process that did not make
- * the region. Thread: any. */
-size_t spw__region_vacate(spw_context *context, const spw__region *region,
-                          spw__region_units units, spw_charge charge);
-/* As spw__region_release, of one of which units were vacated and other bytes discarded,
- * uncharged in all. Where any were discarded none of it is kept: it is cold. */
+/* The whole pages in [from, to) of a live region's bytes, which may go before it does,
+ * if it is one of the pool's and this is the process that made it. Returns: where they
+ * begin; NULL when there are none. Thread: any. */
+char *spw__region_find_pages(const spw_context *context, const spw__region *region,
+                             size_t from, size_t to, size_t *ret_size);
+/* As spw__region_release, of one of which so many bytes have gone and are charged under
+ * charge no more. Where any were, none of it is kept: it is cold. */
 void spw__region_release_part(spw_context *context, const spw__region *region,
-                              spw__region_units vacated, size_t uncharged,
-                              spw_charge charge);
+                              size_t discarded, spw_charge charge);
 
 #endif

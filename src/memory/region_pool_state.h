@@ -52,6 +52,15 @@ void spw__pool_give_back(spw__region_pool *pool);
  * mapping are charged by that, a multiple of a huge page. Without the lock held. */
 size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
                            spw_charge charge);
+/* Take so many bytes, whole pages, out of the cache, for spw__pool_move; they are
+ * charged under charge, and counted as held no more. Returns: NULL when they are too
+ * few to be moved, or no range has as many. Without the lock held. */
+char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge charge);
+/* Move them to where whole pages are mapped. Without the lock held. */
+void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to);
+/* A range that is charged as pooled and counted as held is cached, or given back where
+ * the cache has no room. Without the lock held. */
+void spw__pool_keep(spw__region_pool *pool, char *start, size_t size);
 /* bytes were added to what the process has in use, or put into the cache: if the
  * process is over the limit of its resident memory, give back. Without the lock held.
  */

@@ -24,6 +24,9 @@ void spw__memory_unmap(void *data, size_t size);
  * whose memory goes. Its old addresses are mapped no more. Returns: 0, or a negative
  * errno, and nothing has changed but that the memory of the other pages may be gone. */
 int spw__memory_move(void *from, size_t size, void *to);
+/* The same, but the old addresses stay mapped, and read as zero. Errors: -EINVAL on a
+ * Linux before 5.7. */
+int spw__memory_move_pages(void *from, size_t size, void *to);
 /* Give the memory under whole pages back and keep the addresses: they read as zero. */
 void spw__memory_discard(void *data, size_t size);
 

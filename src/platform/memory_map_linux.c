@@ -55,10 +55,20 @@ void spw__memory_unmap(void *data, size_t size)
     spw__memory_discard(data, size);
 }
 
+static int move(void *from, size_t size, void *to, int flags)
+{
+    void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    return moved == MAP_FAILED ? -errno : 0;
+}
+
 int spw__memory_move(void *from, size_t size, void *to)
 {
-    void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    return moved == MAP_FAILED ? -errno : 0;
+    return move(from, size, to, 0);
+}
+
+int spw__memory_move_pages(void *from, size_t size, void *to)
+{
+    return move(from, size, to, MREMAP_DONTUNMAP);
 }
 
 void spw__memory_discard(void *data, size_t size)

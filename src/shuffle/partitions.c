@@ -180,46 +180,30 @@ static bool is_there(const spw__held_piece *piece, uint32_t i)
 }
 
 /* The whole units that shards [first, end) have a part of and no shard that is there.
- * Every one is found once: by those of which the last part of it is. Units begin where
- * origin, the address of the buffer, is a multiple of one. With the lock held.
- * Returns: how many bytes from *ret_from on, of the buffer. */
-static size_t free_units(const spw__held_piece *piece, uint32_t first, uint32_t end,
-                         size_t unit, uintptr_t origin, size_t *ret_from)
+ * Every one is found once: by those of which the last part of it is. With the lock
+ * held. Returns: how many bytes from *ret_from on, of the buffer. */
+static size_t free_pages(const spw__held_piece *piece, uint32_t first, uint32_t end,
+                         size_t *ret_from)
 {
-    uintptr_t mask = ~(unit - 1), begin = origin + piece->offset;
+    uintptr_t page = piece->unit, mask = ~(page - 1);
+    uintptr_t data = (uintptr_t)spw_buffer_data(piece->buffer);
+    uintptr_t begin = data + piece->offset;
     uintptr_t from = (begin + piece->begins[first]) & mask;
-    uintptr_t to = (begin + piece->begins[end] + unit - 1) & mask;
+    uintptr_t to = (begin + piece->begins[end] + page - 1) & mask;
     while (first > 0 && begin + piece->begins[first] > from &&
            !is_there(piece, first - 1))
         first--;
     while (end < piece->count && begin + piece->begins[end] < to &&
            !is_there(piece, end))
         end++;
-    uintptr_t low = (begin + piece->begins[first] + unit - 1) & mask;
+    uintptr_t low = (begin + piece->begins[first] + page - 1) & mask;
     uintptr_t high = (begin + piece->begins[end]) & mask;
     from = from > low ? from : low;
     to = to < high ? to : high;
     if (from >= to)
         return 0;
-    *ret_from = from - origin;
+    *ret_from = from - data;
     return to - from;
-}
-
-typedef enum way_out { TO_SYSTEM, TO_POOL } way_out;
-
-/* What is free of a piece now that shards [first, end) have left it. A piece of which
- * something went to the system is cold, and has nothing for the pool. With the lock
- * held. Returns: as free_units; *ret_way is where it may go. */
-static size_t find_free(spw__held_piece *piece, uint32_t first, uint32_t end,
-                        bool is_gone, way_out *ret_way, size_t *ret_from)
-{
-    if (!is_gone)
-        piece->pool_unit = 0;
-    *ret_way = piece->pool_unit > 0 ? TO_POOL : TO_SYSTEM;
-    if (piece->pool_unit > 0)
-        return free_units(piece, first, end, piece->pool_unit, 0, ret_from);
-    return free_units(piece, first, end, piece->unit,
-                      (uintptr_t)spw_buffer_data(piece->buffer), ret_from);
 }
 
 /* With the lock held. */
@@ -267,23 +251,21 @@ static spw_buffer *count_out(spw_partitions *all, spw__held_piece *piece,
 /* One run, from *first on. Runs are apart, and found one after another, so that a page
  * between two of them goes with the second. */
 static void leave_run(spw_partitions *all, spw__held_piece *piece, uint32_t *first,
-                      uint32_t end, bool is_gone)
+                      uint32_t end, bool is_gone, spw__freed_pages *pages)
 {
     uint32_t begin = *first;
     size_t from = 0, bytes = 0;
-    way_out way = TO_SYSTEM;
     spw_buffer *buffer = NULL;
     spw__partitions_lock(all);
     uint32_t count = mark_run(all, piece, first, end, is_gone);
     if (count > 0 && count < piece->left) /* or else all of it goes */
-        bytes = find_free(piece, begin, *first, is_gone, &way, &from);
+        bytes = free_pages(piece, begin, *first, &from);
     if (count > 0 && bytes == 0)
         buffer = count_out(all, piece, count);
     spw__partitions_unlock(all);
     if (bytes > 0) {
         /* Nobody lets go of the buffer meanwhile: these still count. */
-        bytes = way == TO_POOL ? spw__buffer_vacate(piece->buffer, from, from + bytes)
-                               : spw__buffer_discard(piece->buffer, from, from + bytes);
+        bytes = spw__buffer_discard(piece->buffer, from, from + bytes, pages);
         spw__partitions_lock(all);
         give_back(all, piece, bytes);
         buffer = count_out(all, piece, count);
@@ -293,13 +275,13 @@ static void leave_run(spw_partitions *all, spw__held_piece *piece, uint32_t *fir
 }
 
 void spw__piece_leave(spw_partitions *all, spw__held_piece *piece, uint32_t first,
-                      uint32_t end, bool is_gone)
+                      uint32_t end, bool is_gone, spw__freed_pages *pages)
 {
     first = first > piece->first ? first - piece->first : 0;
     end = end > piece->first ? end - piece->first : 0;
     end = end < piece->count ? end : piece->count;
     while (first < end) {
-        leave_run(all, piece, &first, end, is_gone);
+        leave_run(all, piece, &first, end, is_gone, pages);
         /* Past those that have left before: they are his who calls, as all of these. */
         while (first < end && !is_there(piece, first))
             first++;

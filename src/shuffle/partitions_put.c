@@ -6,7 +6,6 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "memory/buffer_discard.h"
 #include "platform/memory_map.h"
 #include "shuffle/partitions_state.h"
 #include "shuffle/shard_sizes.h"
@@ -58,15 +57,6 @@ static size_t unit_of(const spw_piece *piece)
     return is_large || page > SMALL_UNIT_BYTES ? page : SMALL_UNIT_BYTES;
 }
 
-/* What was read may go to the pool, from which partitions that are put together have
- * their memory, if it does not stay for long: until the shards that have a part of a
- * unit have all been read, which is a quarter of the piece at most. */
-static size_t pool_unit_of(const spw_piece *piece)
-{
-    size_t unit = piece->buffer != NULL ? spw__buffer_unit_bytes(piece->buffer) : 0;
-    return piece->size / 4 >= unit ? unit : 0;
-}
-
 static spw_status make_piece(spw_partitions *all, const spw_piece *piece,
                              const spw__type_set *types, spw__held_piece **ret_held,
                              spw_error *error)
@@ -90,7 +80,6 @@ static spw_status make_piece(spw_partitions *all, const spw_piece *piece,
                               .count = piece->partition_count,
                               .offset = piece->offset,
                               .unit = unit_of(piece),
-                              .pool_unit = pool_unit_of(piece),
                               .held = piece->size};
     held->begins = (uint64_t *)(held + 1);
     held->counts = held->begins + count + 1;

@@ -342,9 +342,14 @@ static void let_go(spw_partitions *all, uint32_t partition, uint64_t read_bytes)
     spw__partition *p = &all->partitions[partition];
     spw__chunk *chunks = p->chunks;
     uint32_t chunk_count = p->chunk_count;
+    spw__freed_pages pages;
+    /* The next partition that is put together may have them. */
+    spw__freed_pages_open(all->context, p->memory_bytes, &pages);
     for (size_t i = 0; i < all->piece_count; i++)
         if (rows_of(all->pieces[i], partition) > 0)
-            spw__piece_leave(all, all->pieces[i], partition, partition + 1, true);
+            spw__piece_leave(all, all->pieces[i], partition, partition + 1, true,
+                             &pages);
+    spw__freed_pages_close(&pages);
     for (uint32_t i = 0; i < chunk_count; i++)
         spw__chunk_files_release(all->files, chunks[i].batch, chunks[i].offset,
                                  chunks[i].size);

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "memory/freed_pages.h"
 #include "shuffle/chunk_reader.h"
 #include "spillway/partitions.h"
 
@@ -34,7 +35,7 @@ typedef struct spw__held_piece {
     uint32_t input, first, count; /* partitions */
     uint64_t row_sum;
     uint64_t offset; /* of the shards in the buffer */
-    size_t unit;     /* of memory that goes back to the system; whole pages */
+    size_t unit;     /* of memory that is given back; whole pages */
     /* Fixed, of count items each; begins has one more, and counts from offset. */
     uint64_t *begins, *counts; /* counts: numbers for each */
     uint32_t *rows;
@@ -43,7 +44,6 @@ typedef struct spw__held_piece {
     spw_buffer *buffer; /* one reference; NULL: nothing is left */
     uint32_t left;
     uint64_t held;
-    size_t pool_unit; /* of memory that goes to the pool instead; 0: none does */
 } spw__held_piece;
 
 typedef enum spw__partition_state {
@@ -116,10 +116,10 @@ bool spw__partitions_is_due(const spw_partitions *all);
 
 /* Shards of a piece that are in memory, of partitions from first on and before end,
  * leave it: they are gone, or in the next chunk of their partition. Their memory goes,
- * in so far as whole pages are free; with the last one, all of it. Thread: who has the
- * partitions to himself, without the lock. */
+ * in so far as whole pages are free, to pages (may be NULL) or the system; with the
+ * last one, all of it. Thread: who has the partitions to himself, without the lock. */
 void spw__piece_leave(spw_partitions *all, spw__held_piece *piece, uint32_t first,
-                      uint32_t end, bool is_gone);
+                      uint32_t end, bool is_gone, spw__freed_pages *pages);
 /* Takes: piece, whose shards are wanted no more. */
 void spw__piece_free(spw__held_piece *piece);
 

@@ -239,7 +239,7 @@ static void leave(write_job *job)
                 break;
         for (size_t k = 0; k < c->piece_end; k++)
             spw__piece_leave(job->all, job->pieces[k], c->partition,
-                             c->partition + (uint32_t)(end - i), false);
+                             c->partition + (uint32_t)(end - i), false, NULL);
     }
 }
 

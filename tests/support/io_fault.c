@@ -387,6 +387,15 @@ int __wrap_spw__memory_move(void *from, size_t size, void *to)
     return answer;
 }
 
+int __real_spw__memory_move_pages(void *from, size_t size, void *to);
+int __wrap_spw__memory_move_pages(void *from, size_t size, void *to);
+int __wrap_spw__memory_move_pages(void *from, size_t size, void *to)
+{
+    size_t limit;
+    int answer = io_fault_enter(CALL_MOVE, &limit);
+    return answer == 0 ? __real_spw__memory_move_pages(from, size, to) : answer;
+}
+
 void __real_spw__memory_unmap(void *data, size_t size);
 void __wrap_spw__memory_unmap(void *data, size_t size);
 void __wrap_spw__memory_unmap(void *data, size_t size)

@@ -13,6 +13,7 @@
 #include "testing.h"
 #include "torture.h"
 
+#define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
 static spw_buffer *const UNTOUCHED = (spw_buffer *)16;
@@ -251,13 +252,14 @@ static void discarded_pages_are_gone_and_not_charged(void **state)
         memset(data, 1, size);
         /* Nothing while others look, nothing but whole pages, nothing outside. */
         spw_buffer_ref(buffer);
-        assert_int_equal(spw__buffer_discard(buffer, 0, size), 0);
+        assert_int_equal(spw__buffer_discard(buffer, 0, size, NULL), 0);
         spw_buffer_unref(buffer);
         assert_int_equal(
-            spw__buffer_discard(buffer, lead + page + 1, lead + 3 * page - 1), 0);
-        assert_int_equal(spw__buffer_discard(buffer, 0, size + 1), 0);
-        assert_int_equal(spw__buffer_discard(buffer, 5, 5), 0);
-        size_t gone = spw__buffer_discard(buffer, lead + page + 1, lead + 4 * page + 1);
+            spw__buffer_discard(buffer, lead + page + 1, lead + 3 * page - 1, NULL), 0);
+        assert_int_equal(spw__buffer_discard(buffer, 0, size + 1, NULL), 0);
+        assert_int_equal(spw__buffer_discard(buffer, 5, 5, NULL), 0);
+        size_t gone =
+            spw__buffer_discard(buffer, lead + page + 1, lead + 4 * page + 1, NULL);
         assert_int_equal(gone, 2 * page);
         assert_int_equal(data[lead + 2 * page - 1], 1);
         assert_int_equal(data[lead + 2 * page], 0);
@@ -295,7 +297,7 @@ static void a_cold_region_leaves_its_neighbours(void **state)
         memset(spw_buffer_data(buffers[i]), i, SIZE);
     }
     for (int i = 0; i < COUNT; i += 2) {
-        assert_true(spw__buffer_discard(buffers[i], 0, SIZE) > 0);
+        assert_true(spw__buffer_discard(buffers[i], 0, SIZE, NULL) > 0);
         spw_buffer_unref(buffers[i]);
     }
     for (int i = 1; i < COUNT; i += 2) {
@@ -307,89 +309,118 @@ static void a_cold_region_leaves_its_neighbours(void **state)
     counted_context_close(&counted);
 }
 
-static void vacated_units_are_the_pools(void **state)
+static spw_buffer *create(counted_context *counted, size_t size, int value)
+{
+    spw_buffer *buffer;
+    assert_ok(
+        spw_buffer_create(counted->context, size, SPW_CHARGE_HELD, &buffer, NULL));
+    memset(spw_buffer_data(buffer), value, size);
+    return buffer;
+}
+
+/* Holes of several buffers, of a mapping's and of a slab's, are one buffer's memory. */
+static void discarded_pages_serve_others(void **state)
 {
     (void)state;
     counted_context counted;
-    spw_buffer *buffer, *other;
-    size_t size = (9 * MIB) + 100;
+    spw__freed_pages pages;
     counted_context_open_pool(&counted, 0);
-    assert_ok(spw_buffer_create(counted.context, size, SPW_CHARGE_HELD, &buffer, NULL));
-    unsigned char *data = spw_buffer_data(buffer);
-    memset(data, 1, size);
-    assert_int_equal(spw__buffer_unit_bytes(buffer), 2 * MIB);
-    /* Nothing while others look, nothing but whole units, nothing outside. */
-    spw_buffer_ref(buffer);
-    assert_int_equal(spw__buffer_vacate(buffer, 0, size), 0);
-    spw_buffer_unref(buffer);
-    assert_int_equal(spw__buffer_vacate(buffer, 1, (4 * MIB) - 1), 0);
-    assert_int_equal(spw__buffer_vacate(buffer, 0, size + 1), 0);
-    assert_int_equal(spw__buffer_vacate(buffer, 2 * MIB, 6 * MIB), 4 * MIB);
+    spw_buffer *first = create(&counted, 5 * MIB, 1);
+    spw_buffer *second = create(&counted, 1500 * KIB, 2);
+    uint64_t held = counted_context_charged(&counted, SPW_CHARGE_HELD);
+    uint64_t pooled = counted_context_charged(&counted, SPW_CHARGE_POOLED);
+    spw__freed_pages_open(counted.context, 3 * MIB, &pages);
+    assert_int_equal(spw__buffer_discard(first, MIB, 2 * MIB, &pages), MIB);
+    assert_int_equal(spw__buffer_discard(second, 0, MIB, &pages), MIB);
+    assert_int_equal(spw__buffer_discard(first, 3 * MIB, 4 * MIB, &pages), MIB);
+    /* There is no more room, and that is too little to be moved: to the system. */
+    assert_int_equal(spw__buffer_discard(first, 4 * MIB, 5 * MIB, &pages), MIB);
+    assert_int_equal(spw__buffer_discard(second, MIB, MIB + 32 * KIB, &pages),
+                     32 * KIB);
+    spw__freed_pages_close(&pages);
+    uint64_t moved = 3 * MIB, gone = MIB + 32 * KIB;
     assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD),
-                     size - 4 * MIB);
+                     held - moved - gone);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED),
+                     pooled + moved);
+    spw_buffer *other;
     assert_ok(
-        spw_buffer_create(counted.context, 4 * MIB, SPW_CHARGE_HELD, &other, NULL));
-    assert_ptr_equal(spw_buffer_data(other), data + 2 * MIB);
-    memset(spw_buffer_data(other), 2, 4 * MIB);
-    assert_int_equal(data[(2 * MIB) - 1], 1);
-    assert_int_equal(data[6 * MIB], 1);
-    assert_int_equal(spw__buffer_vacate(buffer, 7 * MIB, size), 0);
-    spw_buffer_unref(buffer);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 4 * MIB);
-    /* The rest of it serves others, around what is still there. */
-    assert_ok(
-        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
-    assert_int_equal(((unsigned char *)spw_buffer_data(buffer))[0], 1);
-    assert_int_equal(((unsigned char *)spw_buffer_data(other))[(4 * MIB) - 1], 2);
-    spw_buffer_unref(buffer);
+        spw_buffer_create(counted.context, 3 * MIB, SPW_CHARGE_HELD, &other, NULL));
+    const unsigned char *data = spw_buffer_data(other);
+    assert_int_equal(data[MIB - 1], 1);
+    assert_int_equal(data[MIB], 2);
+    assert_int_equal(data[2 * MIB], 1);
+    memset(spw_buffer_data(other), 3, 3 * MIB);
+    data = spw_buffer_data(first);
+    assert_int_equal(data[MIB - 1], 1);
+    assert_int_equal(data[MIB], 0);
+    assert_int_equal(data[2 * MIB], 1);
+    spw_buffer_unref(first);
+    spw_buffer_unref(second);
     spw_buffer_unref(other);
     spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    assert_int_equal(io_fault_mapped_bytes(), 0);
+    counted_context_close(&counted);
+}
+
+/* What the system refuses to move is fresh where it was to be. */
+static void pages_that_do_not_move_are_lost_to_nobody(void **state)
+{
+    (void)state;
+    counted_context counted;
+    spw__freed_pages pages;
+    counted_context_open_pool(&counted, 0);
+    spw_buffer *buffer = create(&counted, 4 * MIB, 1);
+    spw__freed_pages_open(counted.context, 2 * MIB, &pages);
+    io_fault_arm_call("move", 1, 0);
+    assert_int_equal(spw__buffer_discard(buffer, 0, 2 * MIB, &pages), 2 * MIB);
+    io_fault_arm(IO_FAULT_NONE, 0, 0);
+    spw__freed_pages_close(&pages);
+    assert_int_equal(((char *)spw_buffer_data(buffer))[0], 0);
+    assert_int_equal(((char *)spw_buffer_data(buffer))[2 * MIB], 1);
+    spw_buffer *other;
+    assert_ok(
+        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &other, NULL));
+    assert_int_equal(((char *)spw_buffer_data(other))[MIB], 0);
+    spw_buffer_unref(other);
+    spw_buffer_unref(buffer);
+    /* Without addresses everything goes to the system. */
+    buffer = create(&counted, 4 * MIB, 1);
+    spw_context_trim(counted.context, 0, 0, NULL);
+    io_fault_arm_call("map", 1, 0);
+    spw__freed_pages_open(counted.context, 2 * MIB, &pages);
+    io_fault_arm(IO_FAULT_NONE, 0, 0);
+    assert_int_equal(spw__buffer_discard(buffer, 0, 2 * MIB, &pages), 2 * MIB);
+    spw__freed_pages_close(&pages);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 0);
+    spw_buffer_unref(buffer);
     counted_context_check_uncharged(&counted);
     counted_context_close(&counted);
 }
 
-static void vacated_and_discarded_memory_goes_both_ways(void **state)
+/* A child has copies of all of it. */
+static void a_child_lets_go_of_what_has_holes(void **state)
 {
     (void)state;
     counted_context counted;
-    spw_buffer *buffer, *other;
-    size_t page = spw__memory_page_bytes();
+    spw__freed_pages pages;
     counted_context_open_pool(&counted, 0);
-    assert_ok(
-        spw_buffer_create(counted.context, 8 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
-    memset(spw_buffer_data(buffer), 1, 8 * MIB);
-    assert_int_equal(spw__buffer_vacate(buffer, 0, 2 * MIB), 2 * MIB);
-    assert_int_equal(spw__buffer_discard(buffer, 3 * MIB, 3 * MIB + page), page);
-    spw_buffer_unref(buffer);
-    /* Of what is cold nothing is kept. */
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 0);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 2 * MIB);
-    assert_int_equal(io_fault_mapped_bytes(), 2 * MIB);
-    assert_ok(
-        spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &other, NULL));
-    spw_buffer_unref(other);
-    counted_context_close(&counted);
-}
-
-/* A child has copies of both, and lets go of one. */
-static void a_child_leaves_what_was_vacated(void **state)
-{
-    (void)state;
-    counted_context counted;
-    spw_buffer *buffer, *other;
-    counted_context_open_pool(&counted, 0);
-    assert_ok(
-        spw_buffer_create(counted.context, 8 * MIB, SPW_CHARGE_HELD, &buffer, NULL));
-    assert_int_equal(spw__buffer_vacate(buffer, 2 * MIB, 4 * MIB), 2 * MIB);
+    spw_buffer *buffer = create(&counted, 8 * MIB, 1), *other;
+    spw__freed_pages_open(counted.context, 2 * MIB, &pages);
+    assert_int_equal(spw__buffer_discard(buffer, MIB, 3 * MIB, &pages), 2 * MIB);
+    spw__freed_pages_close(&pages);
     assert_ok(
         spw_buffer_create(counted.context, 2 * MIB, SPW_CHARGE_HELD, &other, NULL));
     memset(spw_buffer_data(other), 5, 2 * MIB);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        bool is_refused = spw__buffer_vacate(buffer, 4 * MIB, 6 * MIB) == 0;
+        spw__freed_pages_open(counted.context, 2 * MIB, &pages);
+        bool is_off = pages.room == 0;
+        spw__freed_pages_close(&pages);
         spw_buffer_unref(buffer);
-        _exit(is_refused && ((char *)spw_buffer_data(other))[MIB] == 5 ? 0 : 1);
+        _exit(is_off && ((char *)spw_buffer_data(other))[MIB] == 5 ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -400,56 +431,60 @@ static void a_child_leaves_what_was_vacated(void **state)
     counted_context_close(&counted);
 }
 
-/* Buffers of all sizes come, give up some of their units, and go, in any order: nobody
+/* Buffers of all sizes come, lose pages to a common range, and go, in any order: nobody
  * ever sees another's bytes where he may look. */
 static void nobody_writes_what_is_anothers(void **state)
 {
     (void)state;
-    enum { SLOTS = 12, STEPS = 3000, STEP = 64 << 10 };
+    enum { SLOTS = 12, STEPS = 4000, STEP = 128 << 10, PIECES = 128 };
     static struct {
         spw_buffer *buffer;
         unsigned char mark;
-        uint64_t vacated;
+        bool is_gone[PIECES];
     } slots[SLOTS];
     counted_context counted;
+    spw__freed_pages pages;
     uint32_t seed = 7;
     counted_context_open_pool(&counted, 0);
+    spw__freed_pages_open(counted.context, 3 * MIB, &pages);
     for (int step = 0; step < STEPS; step++) {
         seed = seed * 1664525 + 1013904223;
         size_t i = (seed >> 8) % SLOTS, pick = seed >> 16;
         if (slots[i].buffer == NULL) {
-            size_t size = (1 + pick % 12) * MIB + pick % 3 * 4096;
-            assert_ok(spw_buffer_create(counted.context, size, SPW_CHARGE_HELD,
-                                        &slots[i].buffer, NULL));
+            size_t size = (1 + pick % 96) * STEP + pick % 3 * 4096;
+            slots[i].buffer = create(&counted, size, (unsigned char)step);
             slots[i].mark = (unsigned char)step;
-            slots[i].vacated = 0;
-            for (size_t at = 0; at < size; at += STEP)
-                ((unsigned char *)spw_buffer_data(slots[i].buffer))[at] = slots[i].mark;
+            memset(slots[i].is_gone, 0, sizeof slots[i].is_gone);
             continue;
         }
         unsigned char *data = spw_buffer_data(slots[i].buffer);
-        size_t size = spw_buffer_size(slots[i].buffer);
-        size_t unit = spw__buffer_unit_bytes(slots[i].buffer);
+        size_t size = spw_buffer_size(slots[i].buffer), n = pick % PIECES;
         for (size_t at = 0; at < size; at += STEP)
-            if (unit == 0 || (slots[i].vacated >> (at / unit) & 1) == 0)
+            if (!slots[i].is_gone[at / STEP])
                 assert_int_equal(data[at], slots[i].mark);
-        size_t n = unit > 0 && size >= unit ? pick % (size / unit) : 0;
-        if (unit > 0 && pick % 4 > 0 && (slots[i].vacated >> n & 1) == 0) {
+        if (pick % 4 > 0 && !slots[i].is_gone[n] && (n + 1) * STEP <= size &&
+            (uintptr_t)data % 4096 == 0) {
             assert_int_equal(
-                spw__buffer_vacate(slots[i].buffer, n * unit, (n + 1) * unit), unit);
-            slots[i].vacated |= (uint64_t)1 << n;
+                spw__buffer_discard(slots[i].buffer, n * STEP, (n + 1) * STEP, &pages),
+                STEP);
+            slots[i].is_gone[n] = true;
         } else {
             spw_buffer_unref(slots[i].buffer);
             slots[i].buffer = NULL;
         }
+        if (pages.used == pages.room) {
+            spw__freed_pages_close(&pages);
+            spw__freed_pages_open(counted.context, (1 + pick % 5) * MIB, &pages);
+        }
     }
     spw_figures figures;
     spw_context_read_figures(counted.context, &figures);
-    assert_true(figures.pool_bytes_moved > 100 * MIB);
+    assert_true(figures.pool_bytes_moved > 500 * MIB);
     for (size_t i = 0; i < SLOTS; i++) {
         spw_buffer_unref(slots[i].buffer);
         slots[i].buffer = NULL;
     }
+    spw__freed_pages_close(&pages);
     spw_context_trim(counted.context, 0, 0, NULL);
     counted_context_check_uncharged(&counted);
     assert_int_equal(io_fault_mapped_bytes(), 0);
@@ -466,11 +501,11 @@ static void other_memory_is_not_discarded(void **state)
     counted_context_open(&counted, 0, 0); /* no pool */
     assert_ok(spw_buffer_create(counted.context, sizeof foreign, SPW_CHARGE_HELD,
                                 &buffer, NULL));
-    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign), 0);
+    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign, NULL), 0);
     spw_buffer_unref(buffer);
     assert_ok(spw_buffer_wrap(counted.context, foreign, sizeof foreign, true,
                               count_release, &released, &buffer, NULL));
-    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign), 0);
+    assert_int_equal(spw__buffer_discard(buffer, 0, sizeof foreign, NULL), 0);
     spw_buffer_unref(buffer);
     counted_context_close(&counted);
 }
@@ -480,9 +515,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(discarded_pages_are_gone_and_not_charged),
         cmocka_unit_test(a_cold_region_leaves_its_neighbours),
-        cmocka_unit_test(vacated_units_are_the_pools),
-        cmocka_unit_test(vacated_and_discarded_memory_goes_both_ways),
-        cmocka_unit_test(a_child_leaves_what_was_vacated),
+        cmocka_unit_test(discarded_pages_serve_others),
+        cmocka_unit_test(pages_that_do_not_move_are_lost_to_nobody),
+        cmocka_unit_test(a_child_lets_go_of_what_has_holes),
         cmocka_unit_test(nobody_writes_what_is_anothers),
         cmocka_unit_test(other_memory_is_not_discarded),
         cmocka_unit_test(a_place_is_given_up_behind_the_memory),

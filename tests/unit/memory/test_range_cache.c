@@ -49,7 +49,7 @@ static void check(const spw__range_cache *cache)
     for (size_t i = 0; i < cache->count; i++) {
         const spw__range *range = &cache->ranges[i];
         assert_true(range->size > 0);
-        assert_int_equal((uintptr_t)range->start % (2 * MIB), 0);
+        assert_int_equal((uintptr_t)range->start % PAGE, 0);
         if (i > 0)
             assert_true(range[-1].start + range[-1].size < range->start);
         bytes += range->size;
@@ -67,12 +67,12 @@ static void the_smallest_that_fits_is_taken(void **state)
     put(cache, 300, 7 * MIB, 4);
     check(cache);
     take(cache, 8 * MIB, 100, 8 * MIB);
-    take(cache, 8 * MIB, 200, 9 * MIB);
+    take(cache, 8 * MIB, 200, 8 * MIB);
     take(cache, 7 * MIB - 1, 300, 7 * MIB);
     check(cache);
     take(cache, 64 * MIB, 0, 64 * MIB);
-    assert_int_equal(cache->count, 0);
-    assert_int_equal(cache->bytes, 0);
+    assert_int_equal(cache->count, 1);
+    assert_int_equal(cache->bytes, MIB);
     take_none(cache, 1);
     free(cache);
 }
@@ -82,7 +82,9 @@ static void an_eighth_may_be_wasted_and_no_more(void **state)
     (void)state;
     spw__range_cache *cache = make();
     put(cache, 0, 9 * MIB, 1);
-    take(cache, 8 * MIB, 0, 9 * MIB);
+    take(cache, 8 * MIB, 0, 8 * MIB);
+    put(cache, 0, 8 * MIB, 1);
+    take(cache, 9 * MIB - 15 * PAGE, 0, 9 * MIB);
     put(cache, 0, 9 * MIB, 1);
     /* Whole huge pages for it would be 8 MiB, and that wastes too much as well. */
     take_none(cache, 7 * MIB - PAGE);
@@ -105,6 +107,37 @@ static void what_is_cut_off_keeps_its_age(void **state)
     assert_int_equal(cache->bytes, 192 * MIB);
     assert_int_equal(spw__range_cache_oldest_ms(cache), 5);
     take(cache, 192 * MIB, 64, 192 * MIB);
+    free(cache);
+}
+
+/* Such a one is there to be moved, or to be joined with what is before it. */
+static void what_begins_within_a_huge_page_is_not_given(void **state)
+{
+    (void)state;
+    spw__range_cache *cache = make();
+    put(cache, 3, 5 * MIB, 1);
+    take_none(cache, 5 * MIB);
+    assert_ptr_equal(spw__range_cache_take_end(cache, MIB), at(7));
+    put(cache, 2, MIB, 2);
+    take(cache, 5 * MIB, 2, 5 * MIB);
+    free(cache);
+}
+
+static void an_end_of_the_oldest_is_taken(void **state)
+{
+    (void)state;
+    spw__range_cache *cache = make();
+    put(cache, 0, 4 * MIB, 7);
+    put(cache, 8, 2 * MIB, 5);
+    put(cache, 16, 6 * MIB, 6);
+    assert_null(spw__range_cache_take_end(cache, 6 * MIB + PAGE));
+    assert_ptr_equal(spw__range_cache_take_end(cache, MIB + PAGE), at(9) - PAGE);
+    assert_ptr_equal(spw__range_cache_take_end(cache, 2 * MIB), at(20));
+    assert_ptr_equal(spw__range_cache_take_end(cache, MIB - PAGE), at(8));
+    check(cache);
+    take(cache, 4 * MIB - PAGE, 0, 4 * MIB); /* both fit, and neither is smaller */
+    take(cache, 4 * MIB, 16, 4 * MIB);
+    assert_int_equal(cache->bytes, 0);
     free(cache);
 }
 
@@ -207,6 +240,8 @@ int main(void)
         cmocka_unit_test(the_smallest_that_fits_is_taken),
         cmocka_unit_test(an_eighth_may_be_wasted_and_no_more),
         cmocka_unit_test(what_is_cut_off_keeps_its_age),
+        cmocka_unit_test(what_begins_within_a_huge_page_is_not_given),
+        cmocka_unit_test(an_end_of_the_oldest_is_taken),
         cmocka_unit_test(ranges_that_touch_become_one_as_old_as_the_older),
         cmocka_unit_test(a_full_table_takes_only_what_joins),
         cmocka_unit_test(nothing_is_given_twice_and_nothing_is_lost),

@@ -141,6 +141,27 @@ static void what_is_moved_is_there_and_nowhere_else(void **state)
     spw__memory_unmap(to, 6 * MIB);
 }
 
+static void moved_pages_leave_zeros(void **state)
+{
+    (void)state;
+    size_t page = spw__memory_page_bytes();
+    void *from, *to;
+    assert_int_equal(spw__memory_map(2 * MIB, SPW__PAGES_HUGE, &from), 0);
+    assert_int_equal(spw__memory_map(2 * MIB, SPW__PAGES_HUGE, &to), 0);
+    memset(from, 7, 2 * MIB);
+    assert_int_equal(
+        spw__memory_move_pages((char *)from + page, 3 * page, (char *)to + 5 * page),
+        0);
+    assert_int_equal(((char *)from)[page - 1], 7);
+    assert_int_equal(((char *)from)[page], 0);
+    assert_int_equal(((char *)from)[4 * page], 7);
+    assert_int_equal(((char *)to)[5 * page], 7);
+    assert_int_equal(((char *)to)[8 * page - 1], 7);
+    assert_int_equal(((char *)to)[8 * page], 0);
+    spw__memory_unmap(from, 2 * MIB);
+    spw__memory_unmap(to, 2 * MIB);
+}
+
 static void what_cannot_be_mapped_is_said(void **state)
 {
     (void)state;
@@ -197,6 +218,7 @@ int main(void)
         cmocka_unit_test(what_is_discarded_reads_as_zero),
         cmocka_unit_test(a_part_can_be_unmapped),
         cmocka_unit_test(what_is_moved_is_there_and_nowhere_else),
+        cmocka_unit_test(moved_pages_leave_zeros),
         cmocka_unit_test(what_cannot_be_mapped_is_said),
         cmocka_unit_test(at_the_limit_of_mappings_the_memory_goes_all_the_same),
     };

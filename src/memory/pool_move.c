@@ -11,6 +11,8 @@ static const size_t HUGE = SPW__HUGE_PAGE_BYTES;
 
 /* Below that a fault costs as little. */
 static const size_t MOVES_FROM_BYTES = (size_t)64 << 10;
+/* Smaller items serve their own size: a mapping would need too many of them. */
+static const size_t ITEMS_FROM_BYTES = (size_t)256 << 10;
 /* Each move leaves a mapping, of which Linux lets a process have 65,530: none is
  * smaller than this part of what the pool holds. */
 static const uint64_t MAPPINGS_MAX = 16384;
@@ -90,17 +92,18 @@ static void unmap(spw__region_pool *pool, char *start, size_t size)
     spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, size);
 }
 
-size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
-                           spw_charge charge)
+/* Returns: how many bytes were moved; *used is raised by what left the cache. */
+static size_t move_ranges(spw__region_pool *pool, char *mapping, size_t size,
+                          spw_charge charge, size_t *used)
 {
-    size_t moved = 0, used = 0;
+    size_t moved = 0;
     spw__range range;
     bool moves;
-    while (used < size && take_oldest(pool, &range, &moves)) {
-        size_t wanted = size - used;
+    while (*used < size && take_oldest(pool, &range, &moves)) {
+        size_t wanted = size - *used;
         if (range.size > whole_pages(wanted + HUGE - 1))
             put_surplus(pool, &range, whole_pages(wanted + HUGE - 1));
-        used += range.size;
+        *used += range.size;
         size_t bytes = range.size < wanted ? range.size : wanted;
         if (!moves)
             bytes = 0;
@@ -111,6 +114,62 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
         if (range.size > bytes)
             unmap(pool, range.start + bytes, range.size - bytes);
     }
+    return moved;
+}
+
+/* A free item that has memory, of the largest there are, if it is worth moving.
+ * Returns: its address, in *ret_slab whose it is; NULL when there is none. */
+static char *take_warm_item(spw__region_pool *pool, spw__slab **ret_slab)
+{
+    char *item = NULL;
+    spw__pool_lock(pool);
+    for (unsigned c = SPW__SLAB_CLASS_COUNT; c-- > 0 && item == NULL;) {
+        spw__slab *slab = pool->slabs.classes[c].warm;
+        size_t bytes = spw__slab_class_bytes(c);
+        bool is_warm;
+        if (bytes < ITEMS_FROM_BYTES || !is_movable(pool, bytes))
+            break;
+        if (slab == NULL)
+            continue;
+        item = spw__slab_take(slab, &is_warm);
+        pool->warm_bytes -= slab->item_bytes;
+        if (slab->warm == 0)
+            spw__slab_lists_sort(&pool->slabs, slab);
+        *ret_slab = slab;
+    }
+    spw__pool_unlock(pool);
+    return item;
+}
+
+/* Returns: how many bytes were moved. */
+static size_t move_items(spw__region_pool *pool, char *mapping, size_t size,
+                         spw_charge charge)
+{
+    size_t moved = 0;
+    spw__slab *slab;
+    char *item;
+    while (moved < size && (item = take_warm_item(pool, &slab)) != NULL) {
+        size_t room = size - moved, whole = slab->item_bytes;
+        size_t bytes = whole < room ? whole : room;
+        move(&STILL_MAPPED, item, bytes, mapping + moved);
+        spw__pool_put_cold(pool, slab, item);
+        spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
+        spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, whole - bytes);
+        moved += bytes;
+    }
+    spw__pool_lock(pool);
+    pool->held_bytes += moved; /* put_cold has taken all of them for gone */
+    spw__pool_unlock(pool);
+    return moved;
+}
+
+size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
+                           spw_charge charge)
+{
+    size_t used = 0;
+    size_t moved = move_ranges(pool, mapping, size, charge, &used);
+    if (used < size)
+        moved += move_items(pool, mapping + moved, size - used, charge);
     count_moved(pool, moved);
     return moved;
 }

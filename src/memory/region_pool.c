@@ -392,16 +392,13 @@ char *spw__region_find_pages(const spw_context *context, const spw__region *regi
     return (char *)region->data + (start - (uintptr_t)region->data);
 }
 
-/* An item of which pages are gone; what is left of it goes too. */
-static void chill(spw__region_pool *pool, const spw__region *region)
+void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item)
 {
-    spw__slab *slab = region->slab;
-    uint32_t i =
-        (uint32_t)((size_t)((char *)region->data - slab->memory) / slab->item_bytes);
+    uint32_t i = (uint32_t)((size_t)(item - slab->memory) / slab->item_bytes);
     const spw__slab_run run = {i, i + 1, 0};
     spw__slab_discard_run(slab, &run);
     spw__pool_lock(pool);
-    pool->held_bytes -= region->capacity;
+    pool->held_bytes -= slab->item_bytes;
     spw__slab_put_run(slab, &run);
     bool is_gone = slab->live == 0 && slab->warm == 0;
     if (is_gone)
@@ -426,7 +423,7 @@ void spw__region_release_part(spw_context *context, const spw__region *region,
         return;
     }
     if (region->source == SPW__REGION_SLAB) {
-        chill(pool, region);
+        spw__pool_put_cold(pool, region->slab, region->data);
     } else {
         spw__memory_unmap(region->data, region->capacity);
         spw__pool_lock(pool);

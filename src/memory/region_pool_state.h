@@ -46,10 +46,11 @@ spw__region_pool *spw__pool_of(const spw_context *context);
 
 /* Give back all that is cached, without the lock held. */
 void spw__pool_give_back(spw__region_pool *pool);
-/* Give cached ranges, the oldest first, that are as large together as a new mapping, or
- * all there are: their whole huge pages to the mapping, from its begin on, under
- * charge, and what is left of them to the system. Returns: how many bytes of the
- * mapping are charged by that, a multiple of a huge page. Without the lock held. */
+/* Move what is cached and is as large as a new mapping, or all there is, to the mapping
+ * from its begin on: first ranges, the oldest first, then free items of slabs, the
+ * largest first. What cannot be moved is given back all the same. Returns: how many
+ * bytes of the mapping are charged under charge by that, whole pages. Without the lock
+ * held. */
 size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
                            spw_charge charge);
 /* Take so many bytes, whole pages, out of the cache, for spw__pool_move; they are
@@ -58,6 +59,9 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
 char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge charge);
 /* Move them to where whole pages are mapped. Without the lock held. */
 void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to);
+/* An item that was taken comes back without memory, and is counted as held no more.
+ * Without the lock held. */
+void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item);
 /* A range that is charged as pooled and counted as held is cached, or given back where
  * the cache has no room. Without the lock held. */
 void spw__pool_keep(spw__region_pool *pool, char *start, size_t size);

@@ -337,6 +337,49 @@ static void cached_pages_come_to_large_items(void **state)
     counted_context_close(&counted);
 }
 
+/* Where ranges are too few, free items of slabs serve a mapping, the largest first. */
+static void free_items_come_to_a_mapping(void **state)
+{
+    (void)state;
+    static const size_t KIBS[] = {512, 1536, 60, 1536};
+    counted_context counted;
+    spw__region items[COUNT_OF(KIBS)];
+    counted_context_open_pool(&counted, 0);
+    for (size_t i = 0; i < COUNT_OF(KIBS); i++) {
+        items[i] = acquire(&counted, KIBS[i] * KIB);
+        memset(items[i].data, (int)i + 1, KIBS[i] * KIB);
+    }
+    for (size_t i = 0; i < 3; i++)
+        release(&counted, &items[i]);
+    uint64_t pooled = counted_context_charged(&counted, SPW_CHARGE_POOLED);
+    spw__region region = acquire(&counted, 3 * MIB);
+    const char *data = region.data;
+    assert_int_equal(data[0], 2);
+    assert_int_equal(data[1536 * KIB - 1], 2);
+    assert_int_equal(data[1536 * KIB], 1);
+    assert_int_equal(data[2048 * KIB - 1], 1);
+    assert_int_equal(data[2048 * KIB], 0);
+    assert_int_equal(figures_of(&counted).pool_bytes_moved, 2 * MIB);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED),
+                     pooled - 2 * MIB);
+    memset(region.data, 9, region.capacity);
+    assert_int_equal(((char *)items[3].data)[0], 4);
+    /* Of a part of an item the rest is given back. */
+    release(&counted, &items[3]);
+    pooled = counted_context_charged(&counted, SPW_CHARGE_POOLED);
+    spw__region other = acquire(&counted, 2 * MIB);
+    assert_int_equal(((char *)other.data)[0], 4);
+    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED),
+                     pooled - 1536 * KIB);
+    memset(other.data, 9, other.capacity);
+    release(&counted, &other);
+    release(&counted, &region);
+    spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    assert_int_equal(io_fault_mapped_bytes(), 0);
+    counted_context_close(&counted);
+}
+
 static void pages_that_do_not_move_are_fresh(void **state)
 {
     (void)state;
@@ -689,6 +732,7 @@ int main(void)
         cmocka_unit_test(the_pool_holds_no_more_than_what_lived_at_a_time),
         cmocka_unit_test(cached_pages_come_under_new_addresses),
         cmocka_unit_test(cached_pages_come_to_large_items),
+        cmocka_unit_test(free_items_come_to_a_mapping),
         cmocka_unit_test(pages_that_do_not_move_are_fresh),
         cmocka_unit_test(a_refused_mapping_is_charged_no_more),
         cmocka_unit_test(what_does_not_fit_into_the_cache_is_unmapped),

@@ -11,4 +11,5 @@ cmake --preset dev >/dev/null
 cmake --build --preset dev -- --quiet
 ctest --preset dev --no-tests=error --parallel "$(nproc)"
 say "Python tests"
-.venv/bin/python -m pytest "$@"
+# They wait for clusters more than they compute.
+.venv/bin/python -m pytest --numprocesses "$(($(nproc) + 1))" --dist loadfile "$@"

@@ -15,6 +15,18 @@ from spillway.dask.loop_bridge import THREADS_KEY
 LET_GO_S = 5
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Processes that share the tests cannot send each other lone surrogates, which some
+    tests have in what they log."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode())
+        for name, text in report.sections
+    ]
+    return report
+
+
 @pytest.fixture(autouse=True)
 def stock_dask(monkeypatch):
     monkeypatch.delenv("SPILLWAY_DISABLE", raising=False)

@@ -161,7 +161,7 @@ PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("function", PUBLIC, ids=repr)
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda function: function.__name__)
 def test_type_hints_can_be_read_on_every_python(function):
     hints = typing.get_type_hints(function)
     assert hints.keys() == {*inspect.signature(function).parameters, "return"}

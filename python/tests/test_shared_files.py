@@ -139,7 +139,7 @@ def said(**changes):
         {shared_files.KEY: None},
         {shared_files.KEY: {"process": 1}},
     ],
-    ids=repr,
+    ids=lambda header: repr(header).replace(str(os.getpid()), "own"),
 )
 def test_what_no_process_has_is_not_taken(header):
     with pytest.raises(shared_files.CannotTake, match="file of another process"):

@@ -19,7 +19,7 @@ def show(processes: list[Figures], console: Console) -> None:
     """Print the table, and below it what it does not cover."""
     own = [process for process in processes if not process.get("is_foreign")]
     foreign = [process for process in processes if process.get("is_foreign")]
-    if not foreign and not any(map(_runs_dask, own)):
+    if not foreign and not any(map(runs_dask, own)):
         console.print("Spillway: the script made no distributed cluster and no client.")
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True)
@@ -56,7 +56,7 @@ def faults(processes: list[Figures]) -> list[str]:
     silent = [
         f"{_name(process)} moved nothing through Spillway, and gives no reason"
         for process in own
-        if _runs_dask(process) and not moved(process) and why_nothing(process) is None
+        if runs_dask(process) and not moved(process) and why_nothing(process) is None
     ]
     left = {process["pid"] for process in own}
     started = {pid for process in own for pid in process["started"]}
@@ -74,7 +74,7 @@ def moved(process: Figures) -> int:
 def why_nothing(process: Figures) -> str | None:
     """Why it is right that a process of Dask's moved nothing; None when it moved
     something or nothing speaks for it."""
-    if moved(process) or not _runs_dask(process):
+    if moved(process) or not runs_dask(process):
         return None
     transport = process["parts"]["transport"]
     if not transport["on"]:
@@ -89,7 +89,7 @@ def why_nothing(process: Figures) -> str | None:
     return None
 
 
-def _runs_dask(process: Figures) -> bool:
+def runs_dask(process: Figures) -> bool:
     """Whether it has a scheduler, nanny, worker or client."""
     return any(role != "script" for role in process["addresses"])
 

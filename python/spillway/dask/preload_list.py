@@ -1,4 +1,4 @@
-"""Our preload beside those that are there already."""
+"""A preload beside those that are there already."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +9,22 @@ PRELOAD = "spillway.dask.preload"
 def with_ours(
     preload: str | Sequence[str] | None, argv: Sequence[Any] | None
 ) -> tuple[list[str], list[Any]]:
-    """Add our preload to the end of a Dask preload setting, once.
+    """Add Spillway's preload to the end of a Dask preload setting, once."""
+    return with_preload(PRELOAD, preload, argv)
+
+
+def with_preload(
+    added: str, preload: str | Sequence[str] | None, argv: Sequence[Any] | None
+) -> tuple[list[str], list[Any]]:
+    """Add one to the end of a Dask preload setting, once.
 
     Dask takes one list of arguments for all preloads (strings), or one list for each
-    (lists, as many as there are preloads): the second kind needs one for ours too.
+    (lists, as many as there are preloads): the second kind needs one for it too.
     """
     modules = [preload] if isinstance(preload, str) else list(preload or ())
     arguments = [argv] if isinstance(argv, str) else list(argv or ())
-    if PRELOAD in modules:
+    if added in modules:
         return modules, arguments
     if arguments and not isinstance(arguments[0], str):
         arguments.append([])
-    return [*modules, PRELOAD], arguments
+    return [*modules, added], arguments

@@ -1,5 +1,7 @@
-"""The command `spillway`: run a script with Spillway on, and say what is in force."""
+"""The command `spillway`: run a script with Spillway on, compare it with stock Dask,
+and say what is in force."""
 
+import json
 import os
 import platform
 import signal
@@ -8,13 +10,21 @@ import subprocess
 import sys
 import tempfile
 from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from spillway import __version__, process_stats
 
+if TYPE_CHECKING:
+    from spillway.compare.comparison import Comparison
+
 MOVED_NOTHING = 3
 """The exit code when the script succeeded and a process moved nothing unexplained."""
+NO_STOCK = 6
+"""The exit code of compare without an environment to compare with."""
 
 
 @click.group()
@@ -75,6 +85,125 @@ def _run_python(script: str, arguments: tuple[str, ...], directory: str) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
     code = process.wait()
     return code if code >= 0 else 128 - code
+
+
+def _in_a_folder(
+    context: click.Context, parameter: click.Parameter, path: Path | None
+) -> Path | None:
+    """Said before the runs rather than after them."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.parent}")
+    return path
+
+
+@main.command()
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="How often the script runs on each side.",
+)
+@click.option(
+    *("--json", "json_file"),
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_folder,
+    help="Write every run's figures there.",
+)
+@click.option(
+    *("--chart", "chart_file"),
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_folder,
+    help="Draw the medians there, as SVG.",
+)
+@click.option(
+    "--stock-python",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The python of an environment without Spillway, in the place of one that is "
+    "made with the packages of this one and kept in the cache.",
+)
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def compare(
+    rounds: int,
+    json_file: Path | None,
+    chart_file: Path | None,
+    stock_python: Path | None,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run SCRIPT on stock Dask and on Spillway in turn, and show both side by side.
+
+    The script starts its own cluster, as plain Dask, and prints a line "digest: ..." of
+    its answer; without one all of its standard output is compared.
+
+    \b
+    The exit code says how far it came:
+      0  compared, whatever came out
+      2  wrong usage
+      3  Spillway's side did not run on Spillway
+      4  the script failed
+      5  the answers of two runs differ
+      6  there is no environment of stock Dask
+    """
+    from rich.console import Console
+
+    from spillway.compare import bar_chart, comparison_table
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit_by_signal)
+    try:
+        comparison = _compared(rounds, stock_python, script, arguments)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    comparison_table.show(comparison, Console(highlight=False, markup=False))
+    if json_file is not None:
+        found = comparison_table.as_json(comparison, script, arguments)
+        json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if chart_file is not None:
+        title = " ".join([os.path.basename(script), *arguments])
+        chart_file.write_text(bar_chart.draw(comparison, title), encoding="utf-8")
+
+
+compare.allow_interspersed_args = False  # options after SCRIPT are the script's
+
+
+def _exit_by_signal(number: int, frame: FrameType | None) -> NoReturn:
+    """Through all that ends processes on the way."""
+    sys.exit(128 + number)
+
+
+def _compared(
+    rounds: int, stock_python: Path | None, script: str, arguments: tuple[str, ...]
+) -> "Comparison":
+    """What the rounds gave. Where nothing can be compared the process ends here."""
+    from spillway.compare import stock_environment
+    from spillway.compare.comparison import NOT_ON_SPILLWAY, Comparer, Refused
+    from spillway.dask import platform_support
+
+    try:
+        unsupported = platform_support.why_unsupported()
+        if unsupported is not None:
+            raise Refused(NOT_ON_SPILLWAY, unsupported)
+        python = stock_python or stock_environment.make(
+            stock_environment.pins(), _say_of_compare
+        )
+        only_here = stock_environment.check(python, script)
+        comparer = Comparer(script, arguments, python, _say_of_compare)
+        comparison = comparer.run(rounds)
+    except stock_environment.NotMade as error:
+        _say_of_compare(str(error))
+        sys.exit(NO_STOCK)
+    except Refused as refusal:
+        _say_of_compare(f"nothing to compare: {refusal}")
+        sys.exit(refusal.code)
+    if only_here:
+        comparison.note(f"stock's environment lacks {', '.join(only_here)}")
+    return comparison
+
+
+def _say_of_compare(text: str) -> None:
+    click.echo(f"spillway compare: {text}", err=True)
 
 
 @main.command()

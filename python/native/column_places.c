@@ -3,136 +3,149 @@
  * who reads' to see; the bytes of binary columns are counted by the library. */
 #include "column_places.h"
 
+#include "arrow_array_type.h"
+
 static bool refuse(size_t group, size_t number, const char *what)
 {
     PyErr_Format(PyExc_ValueError, "column %zu of group %zu %s", number, group, what);
     return false;
 }
 
-static bool has_room(const Py_buffer *view, const spw_column_type *type, uint64_t rows)
+/* Columns of one group, of which those before next have their places. */
+typedef struct group_places {
+    const column_types *types;
+    uint64_t rows;
+    size_t number, next;
+    spw_column_place *places;
+} group_places;
+
+static bool open_memory(column_places *all, PyObject *memory, group_places *group)
 {
+    const spw_column_type *type = &group->types->types[group->next];
+    bool is_blob = type->kind == SPW_COLUMN_BLOB;
+    if ((!is_blob && type->kind != SPW_COLUMN_FIXED) || type->has_validity)
+        return refuse(group->number, group->next, "goes into an array of Arrow's");
+    Py_buffer *view = &all->views[all->view_count];
+    if (PyObject_GetBuffer(memory, view, PyBUF_WRITABLE) < 0)
+        return false;
+    all->view_count++;
     uint64_t room = (uint64_t)view->len;
-    switch (type->kind) {
-    case SPW_COLUMN_FIXED:
-        return rows <= room / type->item_size;
-    case SPW_COLUMN_BITS:
-        return rows <= room * 8;
-    case SPW_COLUMN_BINARY:
-        return rows < room / type->item_size;
-    default:
-        return true;
-    }
-}
-
-/* The next of the views, exported; NULL with an exception set, or without one for None.
- */
-static Py_buffer *export_next(column_places *places, PyObject *object)
-{
-    if (object == Py_None)
-        return NULL;
-    Py_buffer *view = &places->views[places->view_count];
-    if (PyObject_GetBuffer(object, view, PyBUF_WRITABLE) < 0)
-        return NULL;
-    places->view_count++;
-    return view;
-}
-
-static bool open_one(column_places *places, PyObject *tuple,
-                     const spw_column_type *type, uint64_t rows, size_t group,
-                     size_t number, spw_column_place *ret_place)
-{
-    PyObject *values, *data, *validity;
-    unsigned offset_size;
-    if (!PyTuple_Check(tuple)) {
-        PyErr_SetString(PyExc_TypeError, "places are tuples");
-        return false;
-    }
-    if (!PyArg_ParseTuple(tuple, "OOOI:place", &values, &data, &validity, &offset_size))
-        return false;
-    spw_column_type wide = *type;
-    if (type->kind == SPW_COLUMN_BINARY && offset_size != 0)
-        wide.item_size = offset_size;
-    Py_buffer *of_values = export_next(places, values);
-    Py_buffer *of_data = PyErr_Occurred() ? NULL : export_next(places, data);
-    Py_buffer *of_validity = PyErr_Occurred() ? NULL : export_next(places, validity);
-    if (PyErr_Occurred())
-        return false;
-    if (type->kind != SPW_COLUMN_BLOB &&
-        (of_values == NULL ? rows > 0 : !has_room(of_values, &wide, rows)))
-        return refuse(group, number, "has less room than its rows take");
-    if (type->has_validity &&
-        (of_validity == NULL ? rows > 0 : rows > (uint64_t)of_validity->len * 8))
-        return refuse(group, number, "has less room for its bitmap than rows");
-    *ret_place = (spw_column_place){
-        .values = of_values != NULL ? of_values->buf : NULL,
-        .data = of_data != NULL ? of_data->buf : NULL,
-        .data_size = of_data != NULL ? (uint64_t)of_data->len : 0,
-        .validity = type->has_validity && of_validity != NULL ? of_validity->buf : NULL,
-        .offset_size = type->kind == SPW_COLUMN_BINARY ? offset_size : 0,
-    };
+    if (!is_blob && group->rows > room / type->item_size)
+        return refuse(group->number, group->next, "has less room than its rows take");
+    group->places[group->next++] =
+        is_blob ? (spw_column_place){.data = view->buf, .data_size = room}
+                : (spw_column_place){.values = view->buf};
     return true;
 }
 
-/* How many places there are in all groups; -1 with an exception set. */
-static Py_ssize_t count_places(PyObject *list)
+/* Whether shards of one type can be joined into places of the other. */
+static bool is_same(const spw_column_type *one, const spw_column_type *other)
 {
-    Py_ssize_t total = 0;
-    for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
-        PyObject *group = PyList_GetItem(list, i);
-        if (!PyTuple_Check(group) || PyTuple_Size(group) != 3 ||
-            !PyList_Check(PyTuple_GetItem(group, 2))) {
-            PyErr_SetString(PyExc_TypeError, "groups are tuples with a list of places");
-            return -1;
-        }
-        total += PyList_Size(PyTuple_GetItem(group, 2));
-    }
-    return total;
+    bool has_offsets = one->kind == SPW_COLUMN_BINARY || one->kind == SPW_COLUMN_LIST;
+    return one->kind == other->kind && one->has_validity == other->has_validity &&
+           one->inner_columns == other->inner_columns &&
+           (has_offsets || one->item_size == other->item_size);
 }
 
-static bool open_group(column_places *places, PyObject *tuple,
-                       const column_type_sets *sets, size_t group, size_t *place)
+static bool open_array(const arrow_array_places *array, group_places *group)
+{
+    size_t left = group->types->count - group->next;
+    bool fits = array->types->count <= left && array->rows == group->rows;
+    for (size_t i = 0; i < array->types->count && fits; i++) {
+        fits = is_same(&group->types->types[group->next + i], &array->types->types[i]);
+        group->places[group->next + i] = array->places[i];
+    }
+    group->next += array->types->count;
+    return fits || refuse(group->number, group->next, "goes into another array");
+}
+
+/* The parts of a group's tuple. Returns: false with an exception set. */
+static bool parse_group(PyObject *tuple, const column_type_sets *sets,
+                        unsigned *ret_types, uint64_t *ret_rows, PyObject **ret_items)
+{
+    unsigned long long rows;
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "groups are tuples");
+        return false;
+    }
+    if (!PyArg_ParseTuple(tuple, "IKO!:group", ret_types, &rows, &PyTuple_Type,
+                          ret_items))
+        return false;
+    *ret_rows = rows;
+    if (*ret_types < sets->count)
+        return true;
+    PyErr_Format(PyExc_ValueError, "types %u, of which nobody said what they are",
+                 *ret_types);
+    return false;
+}
+
+/* Memory for all groups. Returns: false with an exception set. */
+static bool make_room(column_places *places, const column_type_sets *sets)
+{
+    size_t columns = 0, items = 0;
+    for (size_t i = 0; i < places->group_count; i++) {
+        unsigned types;
+        uint64_t rows;
+        PyObject *given;
+        if (!parse_group(PyTuple_GetItem(places->given, (Py_ssize_t)i), sets, &types,
+                         &rows, &given))
+            return false;
+        columns += sets->sets[types].count;
+        items += (size_t)PyTuple_Size(given);
+    }
+    places->groups = PyMem_Calloc(places->group_count + 1, sizeof *places->groups);
+    places->group_types = PyMem_Calloc(places->group_count + 1, sizeof(uint32_t));
+    places->group_rows = PyMem_Calloc(places->group_count + 1, sizeof(uint64_t));
+    places->places = PyMem_Calloc(columns + 1, sizeof *places->places);
+    places->views = PyMem_Calloc(items + 1, sizeof *places->views);
+    if (places->groups != NULL && places->group_types != NULL &&
+        places->group_rows != NULL && places->places != NULL && places->views != NULL)
+        return true;
+    PyErr_NoMemory();
+    return false;
+}
+
+static bool open_group(module_state *state, column_places *all,
+                       const column_type_sets *sets, size_t number,
+                       spw_column_place *places)
 {
     unsigned types;
-    unsigned long long rows;
-    PyObject *list;
-    if (!PyArg_ParseTuple(tuple, "IKO:group", &types, &rows, &list))
+    PyObject *items;
+    group_places group = {.number = number, .places = places};
+    if (!parse_group(PyTuple_GetItem(all->given, (Py_ssize_t)number), sets, &types,
+                     &group.rows, &items))
         return false;
-    if (types >= sets->count || (size_t)PyList_Size(list) != sets->counts[types]) {
-        PyErr_Format(PyExc_ValueError, "group %zu has other columns than its types",
-                     group);
-        return false;
-    }
-    places->groups[group] = &places->places[*place];
-    places->group_types[group] = types;
-    places->group_rows[group] = rows;
-    for (size_t i = 0; i < sets->counts[types]; i++, (*place)++)
-        if (!open_one(places, PyList_GetItem(list, (Py_ssize_t)i),
-                      &sets->types[types][i], rows, group, i, &places->places[*place]))
+    group.types = &sets->sets[types];
+    all->groups[number] = places;
+    all->group_types[number] = types;
+    all->group_rows[number] = group.rows;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
+        PyObject *item = PyTuple_GetItem(items, i);
+        arrow_array_places array;
+        bool is_array = arrow_array_behind(state, item, &array);
+        if (!is_array && group.next == group.types->count)
+            return refuse(number, group.next, "is none of its types'");
+        if (!(is_array ? open_array(&array, &group) : open_memory(all, item, &group)))
             return false;
-    return true;
+    }
+    return group.next == group.types->count ||
+           refuse(number, group.next, "has no memory");
 }
 
-bool column_places_open(PyObject *list, const column_type_sets *sets,
-                        column_places *ret_places)
+bool column_places_open(module_state *state, PyObject *given,
+                        const column_type_sets *sets, column_places *ret_places)
 {
-    Py_ssize_t total = count_places(list);
-    if (total < 0)
+    column_places places = {.given = PySequence_Tuple(given)};
+    if (places.given == NULL)
         return false;
-    column_places places = {.group_count = (size_t)PyList_Size(list)};
-    places.groups = PyMem_Calloc(places.group_count + 1, sizeof *places.groups);
-    places.group_types = PyMem_Calloc(places.group_count + 1, sizeof(uint32_t));
-    places.group_rows = PyMem_Calloc(places.group_count + 1, sizeof(uint64_t));
-    places.places = PyMem_Calloc((size_t)total + 1, sizeof *places.places);
-    places.views = PyMem_Calloc((size_t)total * 3 + 1, sizeof *places.views);
-    bool is_open = places.groups != NULL && places.group_types != NULL &&
-                   places.group_rows != NULL && places.places != NULL &&
-                   places.views != NULL;
-    if (!is_open)
-        PyErr_NoMemory();
-    size_t place = 0;
-    for (size_t i = 0; i < places.group_count && is_open; i++)
-        is_open =
-            open_group(&places, PyList_GetItem(list, (Py_ssize_t)i), sets, i, &place);
+    places.group_count = (size_t)PyTuple_Size(places.given);
+    bool is_open = make_room(&places, sets);
+    spw_column_place *next = places.places;
+    for (size_t i = 0; i < places.group_count && is_open; i++) {
+        is_open = open_group(state, &places, sets, i, next);
+        if (is_open)
+            next += sets->sets[places.group_types[i]].count;
+    }
     if (is_open)
         *ret_places = places;
     else
@@ -149,4 +162,5 @@ void column_places_clear(column_places *places)
     PyMem_Free(places->group_rows);
     PyMem_Free(places->group_types);
     PyMem_Free(places->groups);
+    Py_XDECREF(places->given);
 }

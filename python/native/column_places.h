@@ -2,12 +2,11 @@
 #ifndef SPW_NATIVE_COLUMN_PLACES_H
 #define SPW_NATIVE_COLUMN_PLACES_H
 
-#include "module_state.h"
+#include "column_types.h"
 
-/* Types of columns, by the numbers that groups name them by. */
+/* By the numbers that groups name them by. */
 typedef struct column_type_sets {
-    const spw_column_type *const *types;
-    const size_t *counts; /* how many types each has */
+    const column_types *sets;
     uint32_t count;
 } column_type_sets;
 
@@ -17,15 +16,16 @@ typedef struct column_places {
     uint64_t *group_rows;
     size_t group_count;
     spw_column_place *places;
-    Py_buffer *views;
+    Py_buffer *views; /* what they point into, if not into arrays of Arrow's */
     size_t view_count;
+    PyObject *given; /* a tuple, which keeps these */
 } column_places;
 
-/* From a list of a group each, (types, rows, [(values, data, validity), ...]):
- * writeable buffers, None for what a column has not. See that each has room for the
- * rows. Returns: false with an exception set, and then nothing to clear. */
-bool column_places_open(PyObject *list, const column_type_sets *sets,
-                        column_places *ret_places);
+/* From a sequence of a group each, (types, rows, (memory, ...)): writeable buffers, and
+ * an ArrowArray for all columns of one. See that each has room for the rows.
+ * Returns: false with an exception set, and then nothing to clear. */
+bool column_places_open(module_state *state, PyObject *given,
+                        const column_type_sets *sets, column_places *ret_places);
 void column_places_clear(column_places *places);
 
 #endif

@@ -2,6 +2,7 @@
  * several interpreters (and a reload) each have a budget and a context of their own. */
 #include "module_state.h"
 
+#include "arrow_array_type.h"
 #include "buffer_type.h"
 #include "checksum_function.h"
 #include "completions_type.h"
@@ -44,6 +45,10 @@ static int add_context(module_state *state)
 
 static int add_types(PyObject *module, module_state *state)
 {
+    state->arrow_array_type = arrow_array_type_create(module);
+    if (state->arrow_array_type == NULL ||
+        PyModule_AddType(module, state->arrow_array_type) < 0)
+        return -1;
     state->buffer_type = buffer_type_create(module);
     if (state->buffer_type == NULL || PyModule_AddType(module, state->buffer_type) < 0)
         return -1;
@@ -102,6 +107,7 @@ static int module_exec(PyObject *module)
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     module_state *state = PyModule_GetState(module);
+    Py_VISIT(state->arrow_array_type);
     Py_VISIT(state->buffer_type);
     Py_VISIT(state->completions_type);
     Py_VISIT(state->connection_type);
@@ -119,6 +125,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 static int module_clear(PyObject *module)
 {
     module_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->arrow_array_type);
     Py_CLEAR(state->buffer_type);
     Py_CLEAR(state->completions_type);
     Py_CLEAR(state->connection_type);
@@ -155,6 +162,9 @@ PyMODINIT_FUNC PyInit__native(void)
         {"allocate", native_allocate, METH_O,
          "allocate(size, /)\n--\n\n"
          "Memory from the pool, that holds anything, as a view of a Buffer."},
+        {"arrow_counts", native_arrow_counts, METH_O,
+         "arrow_counts(schema, /)\n--\n\n"
+         "How many counts a shard has of an array of a type of Arrow's."},
         {"buffer_offset", native_buffer_offset, METH_O,
          "buffer_offset(view, /)\n--\n\n"
          "How many bytes into the memory of its owner a view begins."},

@@ -14,6 +14,7 @@
 typedef struct module_state {
     spw_budget *budget;
     spw_context *context; /* borrows budget */
+    PyTypeObject *arrow_array_type;
     PyTypeObject *buffer_type;
     PyTypeObject *completions_type;
     PyTypeObject *connection_type;

@@ -14,8 +14,7 @@
 
 typedef struct partitions_object {
     PyObject_HEAD spw_partitions *partitions; /* NULL until it is made */
-    spw_column_type **types;                  /* by number, of type_counts columns */
-    size_t *type_counts;
+    column_types *types;                      /* by number, of type_sets */
     uint32_t type_sets;
     uint32_t partition_count;
 } partitions_object;
@@ -72,7 +71,6 @@ static PyObject *partitions_new(PyTypeObject *type, PyObject *args, PyObject *ke
     }
     self->partitions = NULL;
     self->types = NULL;
-    self->type_counts = NULL;
     self->type_sets = 0;
     self->partition_count = count;
     spw_error error;
@@ -93,76 +91,43 @@ static void partitions_dealloc(PyObject *object)
     spw_partitions_free(self->partitions);
     Py_END_ALLOW_THREADS;
     for (uint32_t i = 0; i < self->type_sets; i++)
-        PyMem_Free(self->types[i]);
+        column_types_clear(&self->types[i]);
     PyMem_Free(self->types);
-    PyMem_Free(self->type_counts);
     PyObject_Free(object);
     Py_DECREF(type);
-}
-
-/* From a sequence of (kind, item_size, has_validity). NULL with an exception set. */
-static spw_column_type *parse_types(PyObject *given, size_t *ret_count)
-{
-    PyObject *items = PySequence_List(given);
-    if (items == NULL)
-        return NULL;
-    Py_ssize_t count = PyList_Size(items);
-    spw_column_type *types = PyMem_Calloc((size_t)count + 1, sizeof *types);
-    if (types == NULL)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count && types != NULL; i++) {
-        PyObject *item = PyList_GetItem(items, i);
-        int kind = 0, has_validity = 0;
-        unsigned item_size = 0;
-        if (!PyTuple_Check(item))
-            PyErr_SetString(PyExc_TypeError, "types are tuples");
-        else if (PyArg_ParseTuple(item, "iIp:type", &kind, &item_size, &has_validity)) {
-            types[i] = (spw_column_type){.kind = (spw_column_kind)kind,
-                                         .item_size = item_size,
-                                         .has_validity = has_validity != 0};
-            continue;
-        }
-        PyMem_Free(types);
-        types = NULL;
-    }
-    Py_DECREF(items);
-    *ret_count = (size_t)count;
-    return types;
 }
 
 /* Room for one more set. */
 static bool grow_types(partitions_object *self)
 {
-    size_t count = (size_t)self->type_sets + 1;
-    spw_column_type **types = PyMem_Realloc(self->types, count * sizeof *types);
-    if (types != NULL)
-        self->types = types;
-    size_t *counts = PyMem_Realloc(self->type_counts, count * sizeof *counts);
-    if (counts != NULL)
-        self->type_counts = counts;
-    if (types == NULL || counts == NULL)
+    size_t bytes = ((size_t)self->type_sets + 1) * sizeof *self->types;
+    column_types *grown = PyMem_Realloc(self->types, bytes);
+    if (grown == NULL) {
         PyErr_NoMemory();
-    return types != NULL && counts != NULL;
+        return false;
+    }
+    self->types = grown;
+    return true;
 }
 
 static PyObject *partitions_add_types(PyObject *object, PyObject *given)
 {
     partitions_object *self = (partitions_object *)object;
-    size_t count;
+    column_types types = {0};
     uint32_t number;
     spw_error error;
-    spw_column_type *types = parse_types(given, &count);
-    if (types == NULL || !grow_types(self)) {
-        PyMem_Free(types);
+    /* What is called of Arrow's may let other threads come in between. */
+    if (!column_types_add_all(module_state_of(object), given, &types) ||
+        !grow_types(self)) {
+        column_types_clear(&types);
         return NULL;
     }
-    if (spw_partitions_add_types(self->partitions, types, count, &number, &error) !=
-        SPW_STATUS_OK) {
-        PyMem_Free(types);
+    if (spw_partitions_add_types(self->partitions, types.types, types.count, &number,
+                                 &error) != SPW_STATUS_OK) {
+        column_types_clear(&types);
         return fail(object, &error);
     }
     self->types[number] = types;
-    self->type_counts[number] = count;
     self->type_sets = number + 1;
     return PyLong_FromUnsignedLong(number);
 }
@@ -193,16 +158,6 @@ static PyObject *put(PyObject *object, spw_piece *piece, PyObject *shards)
                          answer & SPW_PUT_WRITE_IS_DUE ? Py_True : Py_False);
 }
 
-/* How many columns of a set of types have a count in each shard. */
-static size_t counted(const partitions_object *self, uint32_t types)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < self->type_counts[types]; i++)
-        count += self->types[types][i].kind == SPW_COLUMN_BINARY ||
-                 self->types[types][i].kind == SPW_COLUMN_BLOB;
-    return count;
-}
-
 static PyObject *partitions_put(PyObject *object, PyObject *args)
 {
     partitions_object *self = (partitions_object *)object;
@@ -215,7 +170,8 @@ static PyObject *partitions_put(PyObject *object, PyObject *args)
         return NULL;
     size_t partitions = self->partition_count;
     if (types >= self->type_sets || (size_t)rows_size != partitions * 4 ||
-        (size_t)counts_size != partitions * counted(self, types) * 8) {
+        (size_t)counts_size !=
+            partitions * column_types_counted(&self->types[types]) * 8) {
         PyErr_SetString(PyExc_ValueError,
                         "there are other types or numbers of shards than that");
         return NULL;
@@ -267,7 +223,7 @@ static PyObject *partitions_close(PyObject *object, PyObject *ignored)
 static PyObject *group_tuple(const partitions_object *self,
                              const spw_partition_group *group)
 {
-    size_t count = counted(self, group->types);
+    size_t count = column_types_counted(&self->types[group->types]);
     PyObject *counts = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; i < count && counts != NULL; i++)
         PyTuple_SetItem(counts, (Py_ssize_t)i,
@@ -337,11 +293,10 @@ static PyObject *partitions_read(PyObject *object, PyObject *args)
     unsigned partition;
     PyObject *given;
     column_places places;
-    if (!PyArg_ParseTuple(args, "IO!:read", &partition, &PyList_Type, &given))
+    if (!PyArg_ParseTuple(args, "IO:read", &partition, &given))
         return NULL;
-    column_type_sets sets = {(const spw_column_type *const *)self->types,
-                             self->type_counts, self->type_sets};
-    if (!column_places_open(given, &sets, &places))
+    column_type_sets sets = {self->types, self->type_sets};
+    if (!column_places_open(module_state_of(object), given, &sets, &places))
         return NULL;
     spw_error error;
     spw_status status;

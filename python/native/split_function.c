@@ -67,7 +67,7 @@ static bool parse_ranges(split_job *job)
     return true;
 }
 
-static bool parse(split_job *job, PyObject *args)
+static bool parse(module_state *state, split_job *job, PyObject *args)
 {
     PyObject *columns, *ids, *numbers, *ends;
     if (!PyArg_ParseTuple(args, "OO&OOO:split", &columns, bytes_argument,
@@ -78,7 +78,7 @@ static bool parse(split_job *job, PyObject *args)
         PyObject_GetBuffer(ends, &job->ends, PyBUF_C_CONTIGUOUS) < 0)
         return false;
     return parse_ids(job) && parse_ranges(job) &&
-           exported_columns_open(columns, job->row_count, job->partition_count,
+           exported_columns_open(state, columns, job->row_count, job->partition_count,
                                  &job->columns);
 }
 
@@ -169,7 +169,7 @@ PyObject *native_split(PyObject *module, PyObject *args)
     module_state *state = PyModule_GetState(module);
     split_job job = {.context = state->context};
     PyObject *result = NULL;
-    if (parse(&job, args)) {
+    if (parse(state, &job, args)) {
         spw_status status;
         spw_error error;
         Py_BEGIN_ALLOW_THREADS;

@@ -1,8 +1,8 @@
 """The C library as Python sees it: arguments are parsed and results wrapped here,
 nothing is decided."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, final
 
 from spillway.buffer_protocol import Buffer as BufferProtocol
 
@@ -11,6 +11,39 @@ class SpillwayError(OSError):
     `strerror`, and `status`, the name of the spw_status such as "PEER_CLOSED"."""
 
     status: str
+
+class _Array(Protocol):
+    """What has an array by Arrow's PyCapsule interface, such as one of pyarrow's."""
+
+    def __arrow_c_array__(self, requested_schema: object = None, /) -> Any: ...
+
+@final
+class ArrowArray:
+    """An array of `rows` rows of a type of Arrow's, for `Partitions.read` to read all
+    its columns into: made for these counts, and with dictionaries in the order of the
+    type's tree. Once it is filled, whoever imports the `struct ArrowArray` at its
+    address has it. What `__arrow_c_schema__` of a type gave is its schema.
+
+    Raises
+    ------
+    SpillwayError
+        UNSUPPORTED: a view, a union, run-end encoded. LIMIT_EXCEEDED: a count that the
+        type's offsets cannot count, types that are nested too deeply, the budget.
+    ValueError
+        When there are not as many counts as `arrow_counts` says, or too few
+        dictionaries.
+    """
+
+    def __init__(
+        self,
+        schema: object,
+        rows: int,
+        counts: Sequence[int],
+        dictionaries: Iterable[_Array],
+        /,
+    ) -> None: ...
+    @property
+    def address(self) -> int: ...
 
 @final
 class Buffer:
@@ -83,9 +116,9 @@ class Partitions:
         *,
         memory: int | None = None,
     ) -> None: ...
-    def add_types(self, types: Iterable[tuple[int, int, bool]], /) -> int:
-        """Say of which columns some pieces are, by kind (`spw_column_kind`), size of
-        an item, and whether there is a bitmap. The number of it."""
+    def add_types(self, types: Iterable[tuple[int, int] | object], /) -> int:
+        """Say of which columns some pieces are, by kind (`spw_column_kind`) and size of
+        an item, or by the schema of a type of Arrow's. The number of it."""
     def put(
         self,
         types: int,
@@ -104,16 +137,16 @@ class Partitions:
         """Say that all pieces are there."""
     def measure(self, partition: int, /) -> list[tuple[int, int, tuple[int, ...]]]:
         """Of what a partition consists, in the order of inputs: types, rows, and the
-        bytes of each column that has a count."""
+        counts of all columns that have one."""
     def read(
         self,
         partition: int,
-        groups: list[tuple[int, int, list[tuple[Any, Any, Any, int]]]],
+        groups: Sequence[tuple[int, int, tuple[BufferProtocol | ArrowArray, ...]]],
         /,
     ) -> None:
         """Read a partition, which is gone then, into places for what `measure` said:
-        types, rows, and for each column writeable values, data and bitmap (None for
-        what it has not) and the size of its offsets."""
+        types, rows, and for each column writeable memory of items or blobs, or an array
+        of Arrow's."""
     def figures(self) -> dict[str, int]: ...
     def close(self) -> None:
         """End what others wait for. All that is held goes with the last reference."""
@@ -338,6 +371,18 @@ class Listener:
 def allocate(size: int, /) -> memoryview:
     """Writeable memory from the pool, on a 64-byte boundary. It holds anything."""
 
+def arrow_counts(schema: object, /) -> int:
+    """How many counts a shard has of an array of a type of Arrow's.
+
+    Raises
+    ------
+    SpillwayError
+        UNSUPPORTED: a view, a union, run-end encoded. LIMIT_EXCEEDED: types that are
+        nested too deeply.
+    ValueError
+        When it is no type that Arrow had when this was built.
+    """
+
 def buffer_offset(view: BufferProtocol, /) -> int:
     """How many bytes into the memory of its owner a view begins.
 
@@ -393,7 +438,9 @@ def merge(frames: Iterable[BufferProtocol], /) -> memoryview:
     """
 
 def split(
-    columns: list[tuple[int, int, Any, int, int, Any, bool, Any, int]],
+    columns: Iterable[
+        tuple[int, int, Any, BufferProtocol | None] | tuple[object, _Array]
+    ],
     row_count: int,
     ids: BufferProtocol,
     numbers: BufferProtocol,
@@ -405,9 +452,8 @@ def split(
     Parameters
     ----------
     columns
-        Each (kind, item size, values, rows before the first, bits before the first
-        row's, data, whether it has a bitmap, bitmap, bits before the first row's), by
-        `spw_column`; None for memory that there is not.
+        Each (kind, item size, values, data), by `spw_column`: items, or a blob, where
+        only that has data; values may be a range. Or (schema, array) of Arrow's.
     ids
         Integers of any width, one a row.
     numbers

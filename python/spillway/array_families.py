@@ -15,7 +15,6 @@ import pandas as pd
 from pandas.core.arrays import string_arrow
 
 from spillway.array_form import ArrayForm
-from spillway.column_memory import Column, ColumnType, JoinedColumn, place
 from spillway.numpy_forms import pickled_form
 from spillway.pandas_forms import (
     categories_form,
@@ -23,6 +22,7 @@ from spillway.pandas_forms import (
     interval_form,
     masked_form,
 )
+from spillway.rejoined import rejoined
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def _holds(sample: Any, form_of: FormOf) -> bool:
     try:
         form = form_of(sample)
         columns = form.columns(bare(form, sample))
-        joined = [_copied(column, len(sample)) for column in columns]
+        joined = rejoined(form.types, [(len(sample), columns)])
         again = form.array(len(sample), joined)
         same = again.dtype == sample.dtype and type(again) is type(sample)
         return same and pd.Series(again).equals(pd.Series(sample))
@@ -110,15 +110,3 @@ def _holds(sample: Any, form_of: FormOf) -> bool:
         # Whatever this pandas does not have: its arrays are pickled.
         logger.warning("%s is pickled by rows", type(sample), exc_info=True)
         return False
-
-
-def _copied(column: Column, rows: int) -> JoinedColumn:
-    """The memory of a small column, whose rows begin with its memory."""
-    data = np.frombuffer(column.data or b"", np.uint8)
-    type = (column.kind, column.item_size, column.has_validity)
-    joined = place(ColumnType(*type), rows, len(data), bytearray)
-    parts = [(joined.values, column.values), (joined.validity, column.validity)]
-    for memory, source in [*parts, (joined.data, data)]:
-        if memory is not None and source is not None and len(memory):
-            memory[:] = np.frombuffer(source, np.uint8)[: len(memory)]
-    return joined

@@ -1,139 +1,142 @@
 """Columns of memory: what a frame is taken apart to, and what it is put together from.
 
-The kinds are those of `spw_column_kind` (include/spillway/shuffle.h), and one more: a
-`blob` is a column of which only Python knows what its rows are, so that each shard has
-them pickled.
+A column is items of one size, or an array of Arrow's (`arrow_forms.py`), or a `BLOB`,
+of which only Python knows what its rows are, so that each shard has them pickled.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from spillway.buffer_protocol import Buffer
 
-Kind = Literal["fixed", "bits", "binary", "blob"]
 Bytes = npt.NDArray[np.uint8]
 Allocate = Callable[[int], Buffer]
 
+_FIXED, _BLOB = 1, 4
+"""As `spw_column_kind` has them (include/spillway/shuffle.h)."""
+
 MAX_SMALL_OFFSET = 2**31 - 1
-"""The bytes that signed offsets of 4 bytes can count."""
+"""What signed offsets of 4 bytes can count."""
 
 
-class ColumnType(NamedTuple):
-    """What all shards of a column have in common.
-
-    `item_size` is the bytes of an item (`fixed`), of an offset (`binary`, 4 or 8, which
-    the table and the result may have different ones of), or 0.
-    """
-
-    kind: Kind
-    item_size: int
-    has_validity: bool = False
-
-
-class Column:
-    """One column of a frame, in the memory that the frame has it in.
-
-    Attributes
-    ----------
-    kind, item_size, has_validity
-        See `ColumnType`.
-    values
-        What the items, bits or offsets are read from: an object with a buffer, kept
-        alive by this one. An ndarray has one dimension and begins at row 0, and may
-        be strided. A range stands for its integers of 8 bytes. For a `blob`, the
-        object that pickles rows (`opaque_rows.py`).
-    stride
-        Bytes from one item to the next, at least `item_size`; 0 unless `fixed`.
-    offset
-        Rows that `values` and `validity` have before the first one of the column.
-    values_bit_offset
-        `bits`: bits that `values` has before its first row.
-    data
-        `binary`: what the offsets point into.
-    validity
-        A bitmap, 1 where there is a value, or None where every row has one.
-    validity_bit_offset
-        Bits that `validity` has before its first row.
-    """
-
-    __slots__ = (
-        "data",
-        "has_validity",
-        "item_size",
-        "kind",
-        "offset",
-        "stride",
-        "validity",
-        "validity_bit_offset",
-        "values",
-        "values_bit_offset",
-    )
-
-    def __init__(
-        self,
-        type: ColumnType,
-        values: Any,
-        stride: int = 0,
-        offset: int = 0,
-        data: Buffer | None = None,
-        validity: Buffer | None = None,
-    ) -> None:
-        self.kind, self.item_size, self.has_validity = type
-        self.values = values
-        self.stride = stride
-        self.offset = offset
-        self.values_bit_offset = 0
-        self.data = data
-        self.validity = validity
-        self.validity_bit_offset = 0
-
-
-class JoinedColumn:
+class JoinedColumn(NamedTuple):
     """Memory for the rows of a column, to be filled with those of all shards.
 
     Attributes
     ----------
-    kind, item_size, has_validity
-        See `ColumnType`; here `item_size` is what the offsets in `values` have.
-    values
-        Writeable bytes for items, for a bitmap, or for one offset more than rows;
-        empty for a `blob`.
-    data
-        Writeable bytes for what the offsets point into, or, for a `blob`, for the
-        pickles of all shards one after another; else None.
-    validity
-        Writeable bytes for a bitmap, or None if the type has no validity.
+    memory
+        Writeable bytes, for items side by side or for the pickles of all shards one
+        after another; or a `_native.ArrowArray`.
     block
         Memory that this column's items and its neighbours' are one after another in,
         or None.
+    arrow_type
+        Of an `ArrowArray`.
     """
 
-    __slots__ = (
-        "block",
-        "data",
-        "has_validity",
-        "item_size",
-        "kind",
-        "validity",
-        "values",
-    )
+    memory: Any
+    block: Bytes | None = None
+    arrow_type: Any = None
 
-    def __init__(
-        self,
-        type: ColumnType,
-        values: Bytes,
-        data: Bytes | None = None,
-        validity: Bytes | None = None,
-        block: Bytes | None = None,
-    ) -> None:
-        self.kind, self.item_size, self.has_validity = type
-        self.values = values
-        self.data = data
-        self.validity = validity
-        self.block = block
+
+class ColumnType:
+    """What all shards of a column have in common.
+
+    Attributes
+    ----------
+    native
+        What the C library is told of it: kind and size of items, or a capsule with the
+        schema of a type of Arrow's.
+    counts
+        How many counts a shard has of it, beside its rows.
+    """
+
+    __slots__ = ("counts", "native")
+
+    native: Any
+    counts: int
+
+    def place(
+        self, rows: int, counts: Sequence[int], allocate: Allocate
+    ) -> JoinedColumn:
+        """Memory for a column of `rows` rows, of which all shards together have these
+        counts."""
+        raise NotImplementedError
+
+
+class ItemsType(ColumnType):
+    """Items of `item_size` bytes."""
+
+    __slots__ = ("item_size",)
+
+    def __init__(self, item_size: int) -> None:
+        self.native = (_FIXED, item_size)
+        self.counts = 0
+        self.item_size = item_size
+
+    def place(
+        self, rows: int, counts: Sequence[int], allocate: Allocate
+    ) -> JoinedColumn:
+        return JoinedColumn(room(rows * self.item_size, allocate))
+
+    def block_places(
+        self, width: int, rows: int, allocate: Allocate
+    ) -> list[JoinedColumn]:
+        """Memory for `width` columns of items, side by side in one allocation."""
+        size = rows * self.item_size
+        block = room(width * size, allocate)
+        return [
+            JoinedColumn(block[n * size : (n + 1) * size], block) for n in range(width)
+        ]
+
+
+class BlobType(ColumnType):
+    """Pickles, of so many bytes as the count says."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.native = (_BLOB, 0)
+        self.counts = 1
+
+    def place(
+        self, rows: int, counts: Sequence[int], allocate: Allocate
+    ) -> JoinedColumn:
+        return JoinedColumn(room(counts[0], allocate))
+
+
+BLOB = BlobType()
+
+
+class Column(NamedTuple):
+    """One column of a frame, in the memory that the frame has it in.
+
+    Attributes
+    ----------
+    type
+        What it has in common with that column of other frames.
+    values
+        Items: a buffer of one dimension that begins at row 0 and may be strided, or a
+        range, which stands for its integers of 8 bytes. An array of Arrow's: a capsule
+        with the schema, and that. A blob: what pickles its rows (`opaque_rows.py`), or,
+        once it has, where each partition's pickle ends.
+    data
+        The pickles of a blob.
+    """
+
+    type: ColumnType
+    values: Any
+    data: Buffer | None = None
+
+    @property
+    def native(self) -> Any:
+        """As `_native.split` takes it."""
+        if isinstance(self.type.native, tuple):
+            return (*self.type.native, self.values, self.data)
+        return self.values
 
 
 def room(nbytes: int, allocate: Allocate) -> Bytes:
@@ -143,28 +146,20 @@ def room(nbytes: int, allocate: Allocate) -> Bytes:
     return np.frombuffer(allocate(nbytes), np.uint8, nbytes)
 
 
-def place(type: ColumnType, rows: int, count: int, allocate: Allocate) -> JoinedColumn:
-    """Memory for one column of `rows` rows, of which the values of a `binary` and the
-    pickles of a `blob` have `count` bytes."""
-    kind, item_size, has_validity = type
-    validity = room((rows + 7) // 8, allocate) if has_validity else None
-    if kind == "fixed":
-        return JoinedColumn(type, room(rows * item_size, allocate), None, validity)
-    if kind == "bits":
-        return JoinedColumn(type, room((rows + 7) // 8, allocate), None, validity)
-    if kind == "binary" and count > MAX_SMALL_OFFSET:
-        type = ColumnType(kind, 8, has_validity)
-    offsets = room((rows + 1) * type.item_size if kind == "binary" else 0, allocate)
-    return JoinedColumn(type, offsets, room(count, allocate), validity)
+def share_out(
+    types: Sequence[ColumnType], counts: Sequence[int]
+) -> list[Sequence[int]]:
+    """The counts of each column.
 
-
-def block_places(
-    type: ColumnType, width: int, rows: int, allocate: Allocate
-) -> list[JoinedColumn]:
-    """Memory for `width` columns of items, side by side in one allocation."""
-    size = rows * type.item_size
-    block = room(width * size, allocate)
-    return [
-        JoinedColumn(type, block[n * size : (n + 1) * size], block=block)
-        for n in range(width)
-    ]
+    Raises
+    ------
+    ValueError
+        When there are more or fewer than such types have.
+    """
+    shares, at = [], 0
+    for type in types:
+        shares.append(counts[at : at + type.counts])
+        at += type.counts
+    if at != len(counts):
+        raise ValueError(f"{len(counts)} counts for columns that have {at}")
+    return shares

@@ -10,7 +10,7 @@ MultiIndex, and for Arrow's arrays of several chunks.
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +19,12 @@ import pandas as pd
 from spillway.array_families import bare, form_of
 from spillway.array_form import ArrayForm
 from spillway.column_memory import (
+    BLOB,
     Allocate,
     Column,
+    ItemsType,
     JoinedColumn,
-    block_places,
-    place,
+    share_out,
 )
 from spillway.frame_index import KNOWN, index_of, take_index
 from spillway.frame_labels import frozen, label_list, positions
@@ -34,11 +35,11 @@ from spillway.frame_layout import (
     frame_of_blocks,
     opaque_layout,
 )
-from spillway.numpy_forms import BLOB, numpy_form
+from spillway.numpy_forms import numpy_form
 from spillway.opaque_rows import OpaqueRows
 from spillway.uniting import concat
 
-__all__ = ["TakenFrame", "concat", "places", "put_together", "take_apart"]
+__all__ = ["TakenFrame", "concat", "places", "put_together", "read", "take_apart"]
 
 logger = logging.getLogger(__name__)
 
@@ -156,8 +157,7 @@ def places(
     rows
         Of all shards together.
     counts
-        For each column that is `binary` or `blob`, in order: the bytes of its values,
-        or of its pickles.
+        Of each column that has some, in order, as the C library counts them.
     allocate
         Gives a writeable buffer of so many bytes, or more; it is asked for one or more.
 
@@ -169,26 +169,64 @@ def places(
     Raises
     ------
     ValueError
-        When there are not as many counts as such columns.
+        When there are not as many counts as such columns have.
     """
-    sizes = [0] * len(layout.types)
-    at_counts = [
-        at for at, type in enumerate(layout.types) if type.kind in ("binary", "blob")
-    ]
-    for at, count in zip(at_counts, counts, strict=True):
-        sizes[at] = count
+    counts_of = share_out(layout.types, counts)
     joined: list[JoinedColumn] = []
     for width in layout.widths:
         at = len(joined)
         type = layout.types[at]
-        if width > 1 and type.kind == "fixed":
-            joined += block_places(type, width, rows, allocate)
+        if width > 1 and isinstance(type, ItemsType):
+            joined += type.block_places(width, rows, allocate)
         else:
             joined += [
-                place(layout.types[each], rows, sizes[each], allocate)
+                layout.types[each].place(rows, counts_of[each], allocate)
                 for each in range(at, at + width)
             ]
     return joined
+
+
+class Group(NamedTuple):
+    """Rows of a partition whose inputs have the same layout."""
+
+    layout: Layout
+    rows: int
+    columns: list[JoinedColumn]
+
+
+def read(
+    partitions: Any, number: int, layouts: Mapping[int, Layout], allocate: Allocate
+) -> list[Group]:
+    """Read a partition from `_native.Partitions`, where it is gone then.
+
+    Parameters
+    ----------
+    layouts
+        By the numbers that their types have there.
+
+    Returns
+    -------
+    list
+        Its groups, in the order of inputs; none where there are no rows.
+
+    Raises
+    ------
+    SpillwayError
+        As `Partitions.read`.
+    """
+    measured = partitions.measure(number)
+    groups = [
+        Group(layouts[types], rows, places(layouts[types], rows, counts, allocate))
+        for types, rows, counts in measured
+    ]
+    partitions.read(
+        number,
+        [
+            (types, rows, tuple(column.memory for column in group.columns))
+            for (types, rows, _), group in zip(measured, groups, strict=True)
+        ],
+    )
+    return groups
 
 
 def put_together(

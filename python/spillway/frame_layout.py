@@ -12,10 +12,9 @@ from pandas.core.internals.blocks import new_block
 from pandas.core.internals.managers import BlockManager
 
 from spillway.array_form import ArrayForm, Interned
-from spillway.column_memory import ColumnType, JoinedColumn
+from spillway.column_memory import BLOB, ColumnType, JoinedColumn
 from spillway.frame_index import IndexForm
 from spillway.frame_labels import frozen, label_list
-from spillway.numpy_forms import BLOB
 from spillway.opaque_rows import unpickle_all
 
 _KEPT = 128
@@ -137,7 +136,7 @@ class OpaqueLayout(Interned):
         self.widths = [1]
 
     def frame(self, rows: int, columns: Sequence[JoinedColumn]) -> pd.DataFrame:
-        pieces = list(unpickle_all(columns[0].data))
+        pieces = list(unpickle_all(columns[0].memory))
         frame = pd.concat(pieces) if pieces else pickle.loads(self.empty)
         if len(frame) != rows:
             raise ValueError(f"{len(frame)} rows were pickled where {rows} are wanted")

@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 
 from spillway.array_form import ArrayForm
-from spillway.column_memory import Column, ColumnType, JoinedColumn
+from spillway.column_memory import BLOB, Column, ItemsType, JoinedColumn
 from spillway.opaque_rows import OpaqueRows, unpickle_all
-
-BLOB = ColumnType("blob", 0)
 
 
 class ItemsForm(ArrayForm):
@@ -18,10 +16,11 @@ class ItemsForm(ArrayForm):
 
     __slots__ = ("_buffer_dtype", "dtype")
     in_blocks = True
+    types: tuple[ItemsType]
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        self.types = (ColumnType("fixed", dtype.itemsize),)
+        self.types = (ItemsType(dtype.itemsize),)
         # Dates, and items that are bytes, give no buffer, or none that others know.
         opaque = dtype.kind not in "biufc"
         as_integers = opaque and dtype.itemsize == 8
@@ -35,19 +34,18 @@ class ItemsForm(ArrayForm):
         if self._buffer_dtype is not None:
             block = block.view(self._buffer_dtype)
         type = self.types[0]
-        stride = block.strides[1]
-        if stride < type.item_size:  # from the last to the first row, or one for all
+        # From the last to the first row, or one for all.
+        if block.strides[1] < type.item_size:
             block = np.ascontiguousarray(block)
-            stride = type.item_size
-        return [[Column(type, row, stride)] for row in block]
+        return [[Column(type, row)] for row in block]
 
     def array(self, rows: int, columns: Sequence[JoinedColumn]) -> Any:
-        return columns[0].values.view(self.dtype)
+        return columns[0].memory.view(self.dtype)
 
     def block(self, rows: int, columns: Sequence[JoinedColumn]) -> Any:
-        shared = columns[0].values if len(columns) == 1 else columns[0].block
+        shared = columns[0].memory if len(columns) == 1 else columns[0].block
         if shared is None:
-            shared = np.concatenate([column.values for column in columns])
+            shared = np.concatenate([column.memory for column in columns])
         return shared.view(self.dtype).reshape(len(columns), rows)
 
 
@@ -87,7 +85,7 @@ def fill(row: np.ndarray[Any, Any], column: JoinedColumn) -> None:
         When they are not as many.
     """
     at = 0
-    for piece in unpickle_all(column.data):
+    for piece in unpickle_all(column.memory):
         row[at : at + len(piece)] = piece
         at += len(piece)
     if at != len(row):
@@ -108,7 +106,7 @@ class PickledArrayForm(ArrayForm):
         return [Column(BLOB, OpaqueRows(array))]
 
     def array(self, rows: int, columns: Sequence[JoinedColumn]) -> Any:
-        pieces = list(unpickle_all(columns[0].data))
+        pieces = list(unpickle_all(columns[0].memory))
         if not pieces:
             pieces = [self._array_type._from_sequence([], dtype=self._dtype)]
         # What pandas.concat calls for arrays of one dtype.

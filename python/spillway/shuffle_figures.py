@@ -10,7 +10,7 @@ Figures = dict[str, Any]
 _NUMBERS = (
     *("runs", "inputs", "rows_in", "bytes_in", "outputs", "rows_out"),
     *("sent_messages", "sent_bytes", "received_messages", "received_bytes"),
-    *("kept_bytes", "repeats", "restarts"),
+    *("opaque_columns", "kept_bytes", "repeats", "restarts"),
     *("apart_ns", "together_ns"),
     *("written_bytes", "read_bytes", "write_ns", "read_ns"),
 )
@@ -45,11 +45,11 @@ def read() -> Figures:
     """The sum over all runs since the process began.
 
     `inputs` were split (`rows_in`, `bytes_in` of shards), `outputs` put together.
-    `sent_bytes` went to other workers, `kept_bytes` stayed here; `repeats` came a
-    second time and were dropped; `restarts` were asked for here, as a partition was
-    read again. `apart_ns` and `together_ns` are CPU time under the
-    GIL, of taking frames apart and of putting them together. `memory_bytes` and
-    `disk_bytes` are held now, by `open_runs`.
+    `opaque_columns` of inputs were pickled. `sent_bytes` went to other workers,
+    `kept_bytes` stayed here; `repeats` came a second time and were dropped; `restarts`
+    were asked for here, as a partition was read again. `apart_ns` and `together_ns` are
+    CPU time under the GIL, of taking frames apart and of putting them together.
+    `memory_bytes` and `disk_bytes` are held now, by `open_runs`.
     """
     with _lock:
         total: Figures = {**_done, **dict.fromkeys(_OF_NOW, 0)}

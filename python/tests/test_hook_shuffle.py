@@ -7,11 +7,13 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.shuffle._exceptions import P2PConsistencyError
 
 import spillway
+from frame_oracle import assert_same
 from spillway.dask import enable, shuffle_memory
 from spillway.dask.shuffle_run import DataFrameRun
 
@@ -97,6 +99,41 @@ async def test_rows_come_out_as_they_went_in_each_key_in_one_partition():
     assert did.rows_in == did.rows_out == PARTS * ROWS
     assert (did.inputs, did.runs, did.open_runs, did.memory_bytes) == (PARTS, 2, 0, 0)
     assert did.sent_bytes > 0 and did.kept_bytes > 0 and did.repeats == 0
+    assert did.opaque_columns == PARTS  # the objects of each input
+
+
+def nested_part(number, rows=60):
+    """Arrow's nested types, and dictionaries of which each input has its own."""
+    n = np.arange(rows)
+    words = [[None, f"{number}", "b"][i % 3] for i in n]
+    lists = [None if i % 4 == 1 else [[i], [], None][: i % 4] for i in n]
+    structs = [{"a": None, "b": [f"{i}"] * (i % 3)} if i % 5 else None for i in n]
+    maps = [[(f"{i}", number)] * (i % 3) for i in n]
+    fixed = [[i, None] if i % 7 else None for i in n]
+    columns = {
+        "lists": pa.array(lists, pa.list_(pa.large_list(pa.int16()))),
+        "structs": pa.array(structs),
+        "maps": pa.array(maps, pa.map_(pa.string(), pa.int8())),
+        "fixed": pa.array(fixed, pa.list_(pa.float32(), 2)),
+        "words": pa.array(words).dictionary_encode(),
+    }
+    arrays = {name: pd.arrays.ArrowExtensionArray(c) for name, c in columns.items()}
+    index = pd.Index(n + number * rows, name="row")
+    return pd.DataFrame({"key": n % 11, **arrays}, index=index)
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1_000])
+async def test_nested_columns_are_not_pickled(memory, monkeypatch):
+    monkeypatch.setattr(shuffle_memory, "memory_bytes", lambda worker, spec: memory)
+    parts = [nested_part(number) for number in range(4)]
+    data = dd.from_map(nested_part, range(4), meta=parts[0].iloc[:0])
+    async with cluster() as (client, _):
+        with Counted() as did:
+            out = await partitions_of(client, data.shuffle("key", npartitions=3))
+    assert_same(pd.concat(out).sort_index(), pd.concat(parts))
+    assert (did.rows_in, did.inputs, did.opaque_columns) == (4 * 60, 4, 0)
+    assert did.sent_bytes > 0 and did.kept_bytes > 0
+    assert (did.written_bytes > 0) == (memory < 1 << 30)
 
 
 LIMITS = {"memory": None, "disk": 0, "auto": 1 << 30}

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from spillway import _native, frame_columns
-from spillway.dask.shuffle_run import as_place
-from spillway.dask.shuffle_split import Splitter, as_native_types
+from spillway.dask.shuffle_split import Splitter
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -39,34 +38,20 @@ def splitter(meta, partitions, worker_for=None, drops=True):
 
 def joined(pieces_of, count):
     """What each of a worker's partitions is, from (layout, piece) of all inputs."""
-    held, layouts = _native.Partitions(count, [], memory=None), {}
+    held, numbers = _native.Partitions(count, [], memory=None), {}
     for layout, piece in pieces_of:
-        if layout not in layouts:
-            layouts[layout] = held.add_types(as_native_types(layout.types))
+        if layout not in numbers:
+            numbers[layout] = held.add_types([type.native for type in layout.types])
         answer = held.put(
-            layouts[layout], piece.input, piece.shards, piece.rows_of, piece.counts_of
+            numbers[layout], piece.input, piece.shards, piece.rows_of, piece.counts_of
         )
         assert answer == (True, False)
     held.finish()
-    names = {number: layout for layout, number in layouts.items()}
+    layouts = {number: layout for layout, number in numbers.items()}
     frames = []
     for partition in range(count):
-        groups = held.measure(partition)
-        places = [
-            frame_columns.places(names[types], rows, counts, _native.allocate)
-            for types, rows, counts in groups
-        ]
-        held.read(
-            partition,
-            [
-                (types, rows, [as_place(column) for column in filled])
-                for (types, rows, _), filled in zip(groups, places, strict=True)
-            ],
-        )
-        parts = [
-            frame_columns.put_together(names[types], rows, filled)
-            for (types, rows, _), filled in zip(groups, places, strict=True)
-        ]
+        groups = frame_columns.read(held, partition, layouts, _native.allocate)
+        parts = [frame_columns.put_together(*group) for group in groups]
         frames.append(frame_columns.concat(parts) if parts else None)
     return frames
 

@@ -20,10 +20,11 @@ from time import thread_time_ns, time
 from typing import Any
 
 from spillway import _native, frame_columns, shuffle_figures
+from spillway.column_memory import BLOB
 from spillway.dask import shuffle_again, shuffle_errors, shuffle_memory
 from spillway.dask.shuffle_message import Piece, Pieces, ReadAgain, Sums
 from spillway.dask.shuffle_outbox import Outbox
-from spillway.dask.shuffle_split import Splitter, as_native_types
+from spillway.dask.shuffle_split import Splitter
 
 logger = logging.getLogger("spillway")
 
@@ -198,6 +199,7 @@ class DataFrameRun:
             rows_in=sum(piece.rows for piece in pieces.values()),
             bytes_in=size,
             kept_bytes=own.nbytes if own is not None else 0,
+            opaque_columns=sum(type is BLOB for type in layout.types),
             apart_ns=apart_ns,
         )
         return pieces
@@ -214,7 +216,9 @@ class DataFrameRun:
         with self._lock:
             types = self._types.get(layout)
             if types is None:
-                types = self._partitions.add_types(as_native_types(layout.types))
+                types = self._partitions.add_types(
+                    [type.native for type in layout.types]
+                )
                 self._types[layout] = types
                 self._layout_of[types] = layout
             known = self._rows_of.get(piece.input)
@@ -241,28 +245,14 @@ class DataFrameRun:
 
     def _read(self, place: int) -> Any:
         self._partitions.finish()
-        groups = self._partitions.measure(place)
+        groups = frame_columns.read(
+            self._partitions, place, self._layout_of, _native.allocate
+        )
         if not groups:
-            self._partitions.read(place, [])
             empty = self.meta.copy()
             return empty.drop(columns=self.column) if self.drop_column else empty
-        layouts = self._layout_of
-        places = [
-            frame_columns.places(layouts[types], rows, counts, _native.allocate)
-            for types, rows, counts in groups
-        ]
-        self._partitions.read(
-            place,
-            [
-                (types, rows, [as_place(column) for column in filled])
-                for (types, rows, _), filled in zip(groups, places, strict=True)
-            ],
-        )
         start = thread_time_ns()
-        frames = [
-            frame_columns.put_together(layouts[types], rows, filled)
-            for (types, rows, _), filled in zip(groups, places, strict=True)
-        ]
+        frames = [frame_columns.put_together(*group) for group in groups]
         frame = frames[0] if len(frames) == 1 else frame_columns.concat(frames)
         frame = self._splitter.as_meta_orders(frame)
         shuffle_figures.add(
@@ -518,13 +508,6 @@ class DataFrameRun:
 
         with context_meter.add_callback(note, allow_offload="background" in where):
             yield
-
-
-def as_place(column: Any) -> tuple[Any, Any, Any, int]:
-    """Where a joined column goes, as the C library has it."""
-    offset_size = column.item_size if column.kind == "binary" else 0
-    values = None if column.kind == "blob" else column.values
-    return values, column.data, column.validity, offset_size
 
 
 def _mean(total: float, count: int) -> float:

@@ -4,11 +4,8 @@ from time import thread_time_ns
 from typing import Any
 
 from spillway import _native, frame_columns
-from spillway.column_memory import Column, ColumnType
+from spillway.column_memory import BLOB, Column
 from spillway.dask.shuffle_message import Piece
-
-KINDS = (None, "fixed", "bits", "binary", "blob")
-"""By their numbers in the C library."""
 
 _ROW_SIZE = 4
 """Bytes of the number of rows of a shard."""
@@ -66,11 +63,11 @@ class Splitter:
         ids = self._partition_ids(data)
         taken = frame_columns.take_apart(data, self._column if self._drops else None)
         columns = taken.columns
-        if any(column.kind == "blob" for column in columns):
+        if any(column.type is BLOB for column in columns):
             columns = self._with_pickles(columns, ids)
         apart_ns = thread_time_ns() - start
         rows_of, counts_of, buffers = _native.split(
-            [_as_native(column) for column in columns],
+            [column.native for column in columns],
             taken.rows,
             ids,
             self._numbers,
@@ -134,7 +131,7 @@ class Splitter:
         begins = np.zeros(int(self._ends[-1]) + 1, np.int64)
         np.cumsum(np.bincount(numbers, minlength=len(begins) - 1), out=begins[1:])
         return [
-            _pickled(column, order, begins) if column.kind == "blob" else column
+            _pickled(column, order, begins) if column.type is BLOB else column
             for column in columns
         ]
 
@@ -142,25 +139,4 @@ class Splitter:
 def _pickled(column: Any, order: Any, begins: Any) -> Any:
     """A column of which only Python knows what rows are, as bytes by partition."""
     data, offsets = column.values.pickle(order, begins)
-    return Column(ColumnType("blob", 0), offsets, data=data)
-
-
-def as_native_types(types: Any) -> list[tuple[int, int, bool]]:
-    """Types of columns as the C library has them."""
-    return [
-        (KINDS.index(kind), size, has_validity) for kind, size, has_validity in types
-    ]
-
-
-def _as_native(column: Any) -> tuple[Any, ...]:
-    return (
-        KINDS.index(column.kind),
-        column.item_size,
-        column.values,
-        column.offset,
-        column.values_bit_offset,
-        column.data,
-        column.has_validity,
-        column.validity,
-        column.validity_bit_offset,
-    )
+    return Column(BLOB, offsets, data)

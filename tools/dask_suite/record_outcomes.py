@@ -4,7 +4,8 @@
 
 One JSON object a line: {"test": id, "outcome": word, "failure": text}. A line with the
 outcome "started" comes first, so a test that takes its process down is known as well.
-Lines of one test replace the earlier ones: pytest may run it again.
+Lines of one test replace the earlier ones. When pytest has run it again (--reruns) the
+line has "reruns" too, how often.
 """
 
 import json
@@ -43,18 +44,20 @@ class Recorder:
     def __init__(self, record: TextIO) -> None:
         self._record = record
         self._reports: list[pytest.TestReport] = []
+        self._runs_again = False
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._reports = []
+        self._runs_again = False
         self._write(test=nodeid, outcome="started")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.outcome == "rerun":
-            self._reports = []
-            return
+        self._runs_again |= report.outcome == "rerun"
         self._reports.append(report)
-        if report.when == "teardown":
-            self._write(test=report.nodeid, **sum_up(self._reports))
+        if report.when == "teardown" and not self._runs_again:
+            reruns = getattr(report, "rerun", 0)
+            again = {"reruns": reruns} if reruns else {}
+            self._write(test=report.nodeid, **sum_up(self._reports), **again)
 
     def _write(self, **line: Any) -> None:
         self._record.write(json.dumps(line) + "\n")

@@ -8,7 +8,7 @@ C_FILES := $(shell git ls-files '*.c' '*.h')
 SETUP := . tools/setup.sh; install_missing test; make_venv examples test dev
 
 .PHONY: help build unit python check asan tsan torture fuzz simulate compat dask-suite \
-	dask-suite-large bench \
+	dask-suite-shuffles dask-suite-large bench \
 	layers style headers symbols format format-check install
 
 help: ## list the targets
@@ -63,6 +63,10 @@ compat: ## the Python tests on the oldest and the newest Dask that we support
 dask-suite: ## Dask's own tests of its comms over Spillway
 	@$(SETUP)
 	tools/dask_suite.sh
+
+dask-suite-shuffles: ## Dask's own tests that shuffle, over Spillway in each buffer
+	@$(SETUP)
+	tools/dask_suite.sh --shuffles
 
 dask-suite-large: ## Dask's larger test modules on stock and over Spillway, in an hour
 	@$(SETUP)

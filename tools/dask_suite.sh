@@ -4,10 +4,13 @@
 # assertions about Tornado cannot hold.
 #
 #   tools/dask_suite.sh [--update-docs] [PYTEST ARGUMENTS]
+#   tools/dask_suite.sh --shuffles [--update-docs] [PYTEST ARGUMENTS]
 #   tools/dask_suite.sh --large [--update-docs] [MODULES]
 #
 # Arguments choose other tests, by their paths in Dask's repository. --update-docs puts
-# the result into docs/dask_suite.md. --large runs Dask's larger test modules, which take
+# the result into docs/dask_suite.md. --shuffles runs the tests of Dask's P2P shuffle, and
+# those of its DataFrames that shuffle (tools/dask_suite/dataframe_shuffles.py), on stock
+# and with each buffer of Spillway's. --large runs Dask's larger test modules, which take
 # an hour, each on both at the same time, and again alone what does not pass
 # (tools/dask_suite/run_modules.py).
 #
@@ -28,33 +31,41 @@ upstream=https://github.com/dask/distributed.git
 version=$(sed -n 's/^distributed==//p' constraints/newest.txt)
 export DISTRIBUTED_VERSION=$version
 
-large=
+suite_of=comms
 report_options=()
-# Not the units of the inside of Dask's shuffle. They run in each buffer; all else once.
-shuffles=(distributed/shuffle/tests/test_{core,graph,merge,merge_column_and_index}.py
-    distributed/shuffle/tests/test_{metrics,shuffle,shuffle_plugins}.py)
-buffers=()
 while :; do
     case ${1:-} in
-        --large) large=yes ;;
+        --large | --shuffles) suite_of=${1#--} ;;
         --update-docs) report_options+=(--docs docs/dask_suite.md) ;;
         *) break ;;
     esac
     shift
 done
-if [ $# = 0 ] && [ "$large" ]; then
+if [ $# = 0 ]; then
     report_options+=(--whole)
-    # The longest first, so that the two ends are near each other.
-    set -- distributed/tests/test_{client,scheduler,worker,nanny,failed_workers}.py \
-        distributed/tests/test_{steal,stress,cancelled_state,worker_memory}.py \
-        distributed/tests/test_{worker_metrics,active_memory_manager,actor,spans}.py \
-        distributed/tests/test_worker_state_machine.py
-elif [ $# = 0 ]; then
-    report_options+=(--whole)
-    buffers=(memory disk)
-    set -- distributed/comm/tests distributed/protocol/tests \
-        distributed/tests/test_core.py distributed/tests/test_batched.py \
-        distributed/tests/test_utils_comm.py "${shuffles[@]}"
+    case $suite_of in
+        comms)
+            set -- distributed/comm/tests distributed/protocol/tests \
+                distributed/tests/test_{core,batched,utils_comm}.py
+            ;;
+        shuffles)
+            # Not the units of the inside of Dask's shuffle.
+            set -- distributed/shuffle/tests/test_{core,graph,merge,metrics,shuffle}.py \
+                distributed/shuffle/tests/test_{merge_column_and_index,shuffle_plugins}.py \
+                dask/dataframe/dask_expr/tests/test_{distributed,shuffle,merge,concat}.py \
+                dask/dataframe/dask_expr/tests/test_{groupby,partitioning_knowledge}.py \
+                dask/dataframe/dask_expr/tests/test_{reductions,collection}.py \
+                dask/dataframe/tests/test_{shuffle,multi,merge_column_and_index}.py \
+                dask/dataframe/tests/test_{groupby,dataframe,categorical}.py
+            ;;
+        large)
+            # The longest first, so that the two ends are near each other.
+            set -- distributed/tests/test_{client,scheduler,worker,nanny}.py \
+                distributed/tests/test_{failed_workers,steal,stress,cancelled_state}.py \
+                distributed/tests/test_{worker_memory,worker_metrics,actor,spans}.py \
+                distributed/tests/test_{active_memory_manager,worker_state_machine}.py
+            ;;
+    esac
 fi
 
 say() {
@@ -123,24 +134,47 @@ say "spillway: building Spillway"
 pip_install spillway --no-build-isolation --no-deps .
 lay_tests_over
 
-if [ "$large" ]; then
-    exec "$python" tools/dask_suite/run_modules.py "$suite" --tests-from "$tests_from" \
-        "${report_options[@]}" "$@"
-fi
-
-say "stock: running, with the log in build/dask-suite/stock.log"
-tools/dask_suite/pytest_on.sh "$suite" stock "$suite/stock" "$@"
-say "spillway: running, with the log in build/dask-suite/spillway.log"
-ended_well=true
-tools/dask_suite/pytest_on.sh "$suite" spillway "$suite/spillway" "$@" ||
-    ended_well=false
-rm -f "$suite"/spillway-*.runs.json
-for buffer in "${buffers[@]}"; do
-    say "spillway: running shuffles in $buffer"
-    DASK_SPILLWAY__SHUFFLE__BUFFER=$buffer tools/dask_suite/pytest_on.sh \
-        "$suite" spillway "$suite/spillway-$buffer" "${shuffles[@]}" ||
+run_comms() {
+    say "stock: running, with the log in build/dask-suite/stock.log"
+    tools/dask_suite/pytest_on.sh "$suite" stock "$suite/stock" "$@"
+    say "spillway: running, with the log in build/dask-suite/spillway.log"
+    local ended_well=true
+    tools/dask_suite/pytest_on.sh "$suite" spillway "$suite/spillway" "$@" ||
         ended_well=false
-done
-"$python" tools/dask_suite/report.py "$suite" --tests-from "$tests_from" \
-    "${report_options[@]}"
-$ended_well
+    "$python" tools/dask_suite/report.py "$suite" --tests-from "$tests_from" \
+        "${report_options[@]}"
+    $ended_well
+}
+
+run_shuffles() {
+    local of_shuffles=$suite/shuffles buffer ended_well=true options
+    # Many of the tests use tmpdir, which the configuration of distributed's leaves out.
+    options=(-W 'ignore:Module already imported' -p legacypath -p dataframe_shuffles)
+    if [[ $* == *dask/dataframe* ]]; then
+        say "stock: which tests of DataFrames shuffle"
+        tools/dask_suite/pytest_on.sh "$suite" stock "$of_shuffles/found" \
+            "${options[@]}" --find "$of_shuffles/tests.json" "$@"
+        options+=(--only "$of_shuffles/tests.json")
+    fi
+    # On a busy machine some fail now and then, on both planes; the result has which.
+    options+=(--reruns 2 --rerun-except 'Timeout \(>')
+    say "stock: running, with the log in build/dask-suite/shuffles/stock.log"
+    tools/dask_suite/pytest_on.sh "$suite" stock "$of_shuffles/stock" "${options[@]}" "$@"
+    for buffer in auto memory disk; do
+        say "spillway, $buffer: running, with the log in" \
+            "build/dask-suite/shuffles/$buffer.log"
+        DASK_SPILLWAY__SHUFFLE__BUFFER=$buffer tools/dask_suite/pytest_on.sh \
+            "$suite" spillway "$of_shuffles/$buffer" "${options[@]}" "$@" ||
+            ended_well=false
+    done
+    "$python" tools/dask_suite/shuffle_report.py "$of_shuffles" \
+        --tests-from "$tests_from" "${report_options[@]}"
+    $ended_well
+}
+
+run_large() {
+    "$python" tools/dask_suite/run_modules.py "$suite" --tests-from "$tests_from" \
+        "${report_options[@]}" "$@"
+}
+
+"run_$suite_of" "$@"

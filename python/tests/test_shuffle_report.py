@@ -1,0 +1,106 @@
+"""What tools/dask_suite/shuffle_report.py makes of the runs with each buffer."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import spillway
+
+ROOT = Path(__file__).parents[2]
+TEST = "distributed/shuffle/tests/test_shuffle.py::test_a"
+PASSED = {"outcome": "passed"}
+FAILED = {"outcome": "failed", "failure": "call: t.py:1: boom"}
+
+
+@pytest.fixture
+def shuffle_report(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools/dask_suite"))
+    yield importlib.import_module("shuffle_report")
+    for name in ("shuffle_report", "report"):
+        del sys.modules[name]
+
+
+@pytest.fixture
+def runs(shuffle_report):
+    """All pass, and shuffle once."""
+    names = ("stock", *shuffle_report.BUFFERS)
+    return {
+        name: shuffle_report.Run({TEST: PASSED}, {TEST: 1}, spillway.stats())
+        for name in names
+    }
+
+
+def test_who_passes_on_our_engine_in_each_buffer_is_no_problem(shuffle_report, runs):
+    assert shuffle_report.judge(runs, [], whole=True) == ([], set())
+
+
+@pytest.mark.parametrize("buffer", ["auto", "memory", "disk"])
+def test_each_buffer_is_held_against_stock(shuffle_report, runs, buffer):
+    runs[buffer].outcomes[TEST] = FAILED
+    problems, _ = shuffle_report.judge(runs, [], whole=True)
+    assert problems == [f"`{buffer}`: {TEST}: failed: {FAILED['failure']}"]
+
+
+def test_who_passes_without_our_engine_is_a_problem(shuffle_report, runs):
+    runs["disk"].shuffles.clear()
+    problems, _ = shuffle_report.judge(runs, [], whole=True)
+    assert problems == [f"`disk`: {TEST}: passed, and not on our engine"]
+    runs["stock"].shuffles.clear()  # one that does not shuffle at all is none
+    assert shuffle_report.judge(runs, [], whole=True) == ([], set())
+
+
+def test_a_listed_test_is_excused_in_each_buffer(shuffle_report, runs):
+    for buffer in shuffle_report.BUFFERS:
+        runs[buffer].outcomes[TEST] = FAILED
+        runs[buffer].shuffles.clear()
+    listed = [shuffle_report.CannotHold((TEST,), "a == b", "boom", "because")]
+    problems, excused = shuffle_report.judge(runs, listed, whole=True)
+    assert (problems, excused) == ([], {TEST})
+    text = shuffle_report.result(runs, problems, excused, listed, "somewhere")
+    assert "### Cannot pass: 1" in text and "`a == b`: because" in text
+
+
+def test_the_page_says_what_each_module_and_buffer_did(shuffle_report, runs):
+    runs["memory"].outcomes["dask/dataframe/tests/test_shuffle.py::test_b"] = FAILED
+    runs["stock"].outcomes["dask/dataframe/tests/test_shuffle.py::test_b"] = {
+        "outcome": "started"
+    }
+    text = shuffle_report.result(runs, [], set(), [], "somewhere")
+    counts = "1 passed, 0 failed"
+    assert f"| distributed/shuffle/test_shuffle |{f' {counts} |' * 4}\n" in text
+    assert (
+        "| dask/dataframe/test_shuffle | 0 passed, 1 failed | 0 passed, 0 failed "
+        "| 0 passed, 1 failed | 0 passed, 0 failed |"
+    ) in text
+    assert "- `disk`: 1 passing tests with " in text
+    assert "### Do not pass on stock either: 1" in text
+
+
+def test_who_passes_when_run_again_is_told(shuffle_report, runs):
+    runs["disk"].outcomes[TEST] = {**PASSED, "reruns": 1}
+    runs["auto"].outcomes[TEST] = {**FAILED, "reruns": 2}
+    assert shuffle_report.not_at_once(runs) == [f"`{TEST}`: disk, failed 1 of 2 times"]
+
+
+def test_a_run_is_read_from_its_files(shuffle_report, tmp_path):
+    for name in ("stock", "auto"):
+        line = json.dumps({"test": TEST, **PASSED})
+        (tmp_path / f"{name}.jsonl").write_text(line)
+        (tmp_path / f"{name}.runs.json").write_text(json.dumps({TEST: 2}))
+    (tmp_path / "auto.figures.json").write_text('{"shuffle": {}}')
+    stock, auto = (
+        shuffle_report.read_run(tmp_path, name) for name in ("stock", "auto")
+    )
+    assert auto.outcomes == stock.outcomes == {TEST: {"test": TEST, **PASSED}}
+    assert auto.shuffles == {TEST: 2}
+    assert (stock.figures, auto.figures) == (None, {"shuffle": {}})
+
+
+def test_the_list_of_what_cannot_pass_can_be_read(shuffle_report):
+    text = shuffle_report.CANNOT_HOLD.read_text(encoding="utf-8")
+    listed = shuffle_report.suite_report.read_cannot_hold(text)
+    assert all(entry.tests and entry.failure for entry in listed)
+    assert [entry.sometimes for entry in listed].count(True) == 1

@@ -13,13 +13,17 @@ no test of another folder runs. Without --find these are left as they are.
 """
 
 import json
+import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
 import dask
 import pytest
+from dask._expr import Expr
 from dask.base import named_schedulers
 from dask.dataframe.dask_expr._merge import HashJoinP2P
 from dask.dataframe.dask_expr._shuffle import P2PShuffle
@@ -39,6 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if sys.version_info < (3, 12):
+        take_locks_from(Expr)
     file = config.getoption("--find")
     config.pluginmanager.register(Finder(file) if file else OnTwoWorkers())
 
@@ -73,6 +79,17 @@ def pytest_collection_modifyitems(
         (kept if is_to_run else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+def take_locks_from(kind: type) -> None:
+    """Do what Python 3.12 did. A cached_property holds a lock, one for all objects,
+    while it computes: who computes by the cluster in one waits for the scheduler, and
+    the scheduler, which is in this process, for the lock."""
+    for found in vars(kind).values():
+        if isinstance(found, cached_property):
+            found.lock = nullcontext()
+    for inner in kind.__subclasses__():
+        take_locks_from(inner)
 
 
 def is_of_dataframes(item: pytest.Item) -> bool:

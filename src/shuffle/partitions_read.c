@@ -181,6 +181,9 @@ typedef struct reading {
     size_t group, count;
     uint64_t rows;
     spw_shard shards[SHARDS_AT_ONCE];
+    /* Readers whose window goes with that: nothing of it is wanted any more. */
+    size_t spent_count;
+    spw__chunk_reader *spent[SHARDS_AT_ONCE];
 } reading;
 
 /* Join what was gathered. */
@@ -196,7 +199,19 @@ static spw_status join(reading *r, spw_error *error)
         r->groups->groups[r->group].rows, r->places[r->group], error);
     r->rows += rows;
     r->count = 0;
+    for (size_t i = 0; i < r->spent_count; i++)
+        spw__chunk_reader_clear(r->spent[i]);
+    r->spent_count = 0;
     return status;
+}
+
+/* A window is kept for the next shards of its chunk, but not one that was made for a
+ * single large shard: of those each chunk would have one, and together all that is on
+ * disk. */
+static bool is_spent(const reading *r, const spw__chunk_reader *reader, uint64_t size)
+{
+    return reader->at == reader->end &&
+           (size > r->window_bytes || reader->at == reader->chunk->size);
 }
 
 /* Find the bytes of a shard. */
@@ -220,6 +235,8 @@ static spw_status locate(reading *r, const spw__held_piece *piece, uint32_t i,
         status =
             spw__chunk_reader_next(reader, r->all->context, r->all->files, shard->size,
                                    r->window_bytes, &shard->data, error);
+    if (status == SPW_STATUS_OK && is_spent(r, reader, shard->size))
+        r->spent[r->spent_count++] = reader;
     r->read_bytes += shard->size;
     return status;
 }

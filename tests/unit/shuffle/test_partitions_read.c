@@ -135,6 +135,45 @@ static void after_close_nothing_is_read(void **state)
 }
 
 /* 3 MiB a shard, which is read past the cache and in several windows. */
+typedef struct watched_read {
+    torture *torture;
+    uint64_t most; /* charged at once */
+} watched_read;
+
+static void note_charged(void *argument, disk_fault_way way)
+{
+    watched_read *w = argument;
+    uint64_t charged = torture_charged(w->torture, SPW_CHARGE_HELD);
+    (void)way;
+    w->most = charged > w->most ? charged : w->most;
+}
+
+/* Each of them is in a chunk of its own, larger than what that has for a window. */
+static void bug_windows_of_all_large_shards_were_kept_to_the_end(void **state)
+{
+    enum { INPUTS = 16, LARGE = 2 << 20 }; /* a window: 1 MiB */
+    torture *t = *state;
+    partition_run run;
+    const uint32_t rows[] = {LARGE / 8};
+    watched_read watched = {.torture = t};
+    torture_use_pool(t);
+    partition_run_open_plain(&run, t->context, INPUTS, 1, rows);
+    assert_ok(partition_run_create(&run, 1, 1, &t->error));
+    for (uint32_t i = 0; i < INPUTS; i++) {
+        assert_ok(partition_run_put(&run, i, 0, 1, NULL, &t->error));
+        partition_run_drop(&run, i);
+        assert_ok(spw_partitions_write(run.partitions, NULL, &t->error));
+    }
+    assert_int_equal(partition_run_figures(&run).chunks, INPUTS);
+    spw_partitions_finish(run.partitions);
+    uint64_t before = torture_charged(t, SPW_CHARGE_HELD);
+    disk_fault_during(DISK_FAULT_READING, note_charged, &watched);
+    assert_ok(partition_run_read(&run, 0, &t->error));
+    disk_fault_during(0, NULL, NULL);
+    assert_in_range(watched.most - before, LARGE, 2 * LARGE);
+    partition_run_close(&run);
+}
+
 static void large_shards_come_in_windows(void **state)
 {
     torture *t = *state;
@@ -166,6 +205,7 @@ int main(void)
         SCENARIO(a_read_that_failed_may_be_made_again),
         SCENARIO(one_of_two_gets_it),
         SCENARIO(after_close_nothing_is_read),
+        SCENARIO(bug_windows_of_all_large_shards_were_kept_to_the_end),
         SCENARIO(large_shards_come_in_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

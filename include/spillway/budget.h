@@ -26,6 +26,8 @@ typedef struct spw_budget_figures {
     uint64_t refusals;              /* charges refused because of the limit */
     uint64_t in_flight_limit_bytes; /* 0: no limit */
     uint64_t held_back;             /* messages that waited because of that limit */
+    uint64_t shuffled_bytes;        /* what all spw_partitions hold, which is charged as
+                                     * held where it is memory of ours */
 } spw_budget_figures;
 
 /* Make a budget of limit_bytes (0: unlimited, only counted).

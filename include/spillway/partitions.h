@@ -21,9 +21,11 @@ typedef struct spw_partitions_directory {
 
 typedef struct spw_partitions_options {
     size_t struct_size;          /* set by SPW_PARTITIONS_OPTIONS_INIT */
-    uint64_t memory_limit_bytes; /* what pieces may hold before some are to be written;
-                                  * 0: everything is, as soon as in_flight_bytes of it
-                                  * are there */
+    uint64_t memory_limit_bytes; /* what the pieces of all partitions of the context's
+                                  * budget may hold before some of these are to be
+                                  * written, if these are more than 16 MiB (or
+                                  * in_flight_bytes, or the limit). 0: everything is,
+                                  * as soon as in_flight_bytes of it are there */
     const spw_partitions_directory *directories; /* in the order in which they are used;
                                                   * none where all stays in memory */
     size_t directory_count;
@@ -106,6 +108,10 @@ SPW_EXPORT SPW_NODISCARD spw_status spw_partitions_put(spw_partitions *partition
 SPW_EXPORT SPW_NODISCARD spw_status spw_partitions_write(spw_partitions *partitions,
                                                          uint64_t *ret_bytes,
                                                          spw_error *error);
+/* Have another limit of memory from here on, as memory_limit_bytes of the options says.
+ * Nothing is written by this call: write is due then, if it is. Nothing happens to
+ * partitions that stay in memory. Thread: any. */
+SPW_EXPORT void spw_partitions_limit(spw_partitions *partitions, uint64_t bytes);
 /* Say that all pieces are there, so that partitions may be read. Thread: any. */
 SPW_EXPORT void spw_partitions_finish(spw_partitions *partitions);
 

@@ -22,14 +22,14 @@ static PyObject *budget_dict(const spw_budget_figures *figures)
 {
     const uint64_t *used = figures->used_bytes;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "held",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "held",
         (number)used[SPW_CHARGE_HELD], "queued", (number)used[SPW_CHARGE_QUEUED],
         "in_flight", (number)used[SPW_CHARGE_IN_FLIGHT], "pooled",
         (number)used[SPW_CHARGE_POOLED], "spilling", (number)used[SPW_CHARGE_SPILLING],
         "peak", (number)figures->peak_bytes, "limit", (number)figures->limit_bytes,
         "refusals", (number)figures->refusals, "in_flight_limit",
-        (number)figures->in_flight_limit_bytes, "held_back",
-        (number)figures->held_back);
+        (number)figures->in_flight_limit_bytes, "held_back", (number)figures->held_back,
+        "shuffled", (number)figures->shuffled_bytes);
 }
 
 static PyObject *regions_dict(const spw_figures *figures)

@@ -205,6 +205,15 @@ static PyObject *partitions_write(PyObject *object, PyObject *ignored)
     return PyLong_FromUnsignedLongLong(bytes);
 }
 
+static PyObject *partitions_limit(PyObject *object, PyObject *value)
+{
+    uint64_t bytes;
+    if (!bytes_argument(value, &bytes))
+        return NULL;
+    spw_partitions_limit(((partitions_object *)object)->partitions, bytes);
+    Py_RETURN_NONE;
+}
+
 static PyObject *partitions_finish(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -333,6 +342,7 @@ PyTypeObject *partitions_type_create(PyObject *module)
         {"add_types", partitions_add_types, METH_O, NULL},
         {"put", partitions_put, METH_VARARGS, NULL},
         {"write", partitions_write, METH_NOARGS, NULL},
+        {"limit", partitions_limit, METH_O, NULL},
         {"finish", partitions_finish, METH_NOARGS, NULL},
         {"measure", partitions_measure, METH_VARARGS, NULL},
         {"read", partitions_read, METH_VARARGS, NULL},

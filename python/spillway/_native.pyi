@@ -133,6 +133,8 @@ class Partitions:
     def write(self) -> int:
         """Write to disk, or wait for others who do, until memory is within its limit.
         The bytes that were written."""
+    def limit(self, memory: int, /) -> None:
+        """Have another limit of memory, which the next `write` comes down to."""
     def finish(self) -> None:
         """Say that all pieces are there."""
     def measure(self, partition: int, /) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -409,7 +411,8 @@ def figures() -> dict[str, Any]:
     as {"meetings", "refusals", "bytes_sent", "by_address", "by_descriptor",
     "by_stream"} (the last three in received bytes), budget as {"held", "queued",
     "in_flight", "pooled", "spilling", "peak", "limit", "refusals",
-    "in_flight_limit", "held_back"} in bytes, refusals and held_back in counts."""
+    "in_flight_limit", "held_back", "shuffled"} in bytes, refusals and held_back in
+    counts."""
 
 def join(frames: Iterable[BufferProtocol], /) -> memoryview:
     """Copy frames, one after another and each in C order, into one aligned `Buffer`."""

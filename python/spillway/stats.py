@@ -25,6 +25,7 @@ _BUDGET = (
     "refusals",
     "in_flight_limit",
     "held_back",
+    "shuffled",
 )
 _SAME_HOST = (
     "meetings",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from spillway.dask.shuffle_message import Piece
-from spillway.dask.shuffle_outbox import AT_ONCE, Outbox
+from spillway.dask.shuffle_outbox import AT_ONCE, Outbox, Waiting
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -39,8 +39,9 @@ class Receivers:
             self.may_take.release()
 
 
-def outbox_to(receivers, limit=1000, message_bytes=3 * SIZE):
-    return Outbox(receivers.send, limit=limit, message_bytes=message_bytes)
+def outbox_to(receivers, limit=1000, message_bytes=3 * SIZE, waiting=None):
+    waiting = waiting or Waiting()
+    return Outbox(receivers.send, waiting, limit=limit, message_bytes=message_bytes)
 
 
 def run(scenario):
@@ -101,6 +102,49 @@ def test_who_adds_waits_while_more_than_the_limit_waits():
     run(scenario)
 
 
+def test_shuffles_of_a_worker_share_the_limit_and_do_not_stop_each_other():
+    async def scenario():
+        slow, receivers, waiting = Receivers(), Receivers(), Waiting()
+        first = outbox_to(slow, limit=2 * SIZE, waiting=waiting)
+        second = outbox_to(receivers, limit=2 * SIZE, waiting=waiting)
+        await first.put({"a": piece(1, 2 * SIZE)})
+        adding = asyncio.ensure_future(second.put({"a": piece(2)}))
+        await receivers.until_came(1)
+        assert not adding.done()
+        assert waiting.nbytes == 3 * SIZE
+        receivers.take(1)
+        await adding
+        assert (first.waiting_bytes, second.waiting_bytes) == (2 * SIZE, 0)
+        adding = asyncio.ensure_future(second.put({"a": piece(3)}))
+        await receivers.until_came(2)
+        assert not adding.done()
+        slow.take()
+        await adding
+        assert waiting.nbytes == SIZE
+        await first.close()
+        await second.close()
+        assert waiting.nbytes == 0
+
+    run(scenario)
+
+
+def test_what_has_failed_no_longer_waits():
+    async def scenario():
+        waiting = Waiting()
+
+        async def send(address, pieces):
+            raise OSError("the worker is gone")
+
+        outbox = Outbox(send, waiting, limit=100 * SIZE, message_bytes=SIZE)
+        for number in range(AT_ONCE + 2):
+            await outbox.put({"a": piece(number)})
+        with pytest.raises(OSError, match="is gone"):
+            await outbox.flush()
+        assert waiting.nbytes == outbox.waiting_bytes == 0
+
+    run(scenario)
+
+
 def test_a_receiver_that_takes_nothing_does_not_hold_up_another():
     async def scenario():
         slow, quick = Receivers(), Receivers()
@@ -109,7 +153,7 @@ def test_a_receiver_that_takes_nothing_does_not_hold_up_another():
         async def send(address, pieces):
             await (slow if address == "slow" else quick).send(address, pieces)
 
-        outbox = Outbox(send, limit=100 * SIZE, message_bytes=SIZE)
+        outbox = Outbox(send, Waiting(), limit=100 * SIZE, message_bytes=SIZE)
         for number in range(8):
             await outbox.put({"slow": piece(number), "quick": piece(number)})
         await quick.until_came(8)
@@ -131,7 +175,7 @@ def test_a_failure_is_raised_to_all_who_wait_and_come():
             await receivers.send(address, pieces)
             raise failure
 
-        outbox = Outbox(send, limit=SIZE, message_bytes=SIZE)
+        outbox = Outbox(send, Waiting(), limit=SIZE, message_bytes=SIZE)
         waiting = [
             asyncio.ensure_future(outbox.put({"a": piece(1), "b": piece(2)})),
             asyncio.ensure_future(outbox.flush()),

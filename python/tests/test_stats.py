@@ -79,6 +79,7 @@ def test_has_every_figure_in_plain_types():
         "peak",
         "in_flight_limit",
         "held_back",
+        "shuffled",
         "limit",
         "refusals",
     }

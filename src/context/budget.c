@@ -13,6 +13,7 @@
 #include "context/admission.h"
 #include "context/error.h"
 #include "context/reclaim.h"
+#include "context/shuffled.h"
 
 struct spw_budget {
     uint64_t limit_bytes;       /* fixed at creation */
@@ -26,6 +27,7 @@ struct spw_budget {
     _Atomic uint64_t in_flight_limit_bytes; /* 0: none */
     _Atomic uint64_t admitted; /* their round, and their bytes: see spw__budget_admit */
     _Atomic uint64_t held_back;
+    _Atomic uint64_t shuffled_bytes;
     _Atomic uint64_t moved_ms; /* when something admitted last moved, by the clock */
 };
 
@@ -206,6 +208,21 @@ void spw__budget_moved(spw_budget *budget, uint64_t now_ms)
     atomic_store_explicit(&budget->moved_ms, now_ms, memory_order_relaxed);
 }
 
+void spw__budget_shuffled_came(spw_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&budget->shuffled_bytes, bytes, memory_order_relaxed);
+}
+
+void spw__budget_shuffled_went(spw_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&budget->shuffled_bytes, bytes, memory_order_relaxed);
+}
+
+uint64_t spw__budget_shuffled(const spw_budget *budget)
+{
+    return atomic_load_explicit(&budget->shuffled_bytes, memory_order_relaxed);
+}
+
 void spw_budget_read(const spw_budget *budget, spw_budget_figures *ret_figures)
 {
     *ret_figures = (spw_budget_figures){
@@ -214,6 +231,7 @@ void spw_budget_read(const spw_budget *budget, spw_budget_figures *ret_figures)
         .refusals = atomic_load(&budget->refusals),
         .in_flight_limit_bytes = atomic_load(&budget->in_flight_limit_bytes),
         .held_back = atomic_load(&budget->held_back),
+        .shuffled_bytes = spw__budget_shuffled(budget),
     };
     for (int i = 0; i < SPW_CHARGE_COUNT; i++)
         ret_figures->used_bytes[i] = atomic_load(&budget->used_bytes[i]);

@@ -14,6 +14,24 @@ static const uint64_t IN_FLIGHT_BYTES = UINT64_C(64) << 20;
 
 /* ----- lifecycle ----- */
 
+/* A write is worth its while from so much on, also where others have all of the limit.
+ */
+static uint64_t least_of(uint64_t limit, uint64_t in_flight)
+{
+    uint64_t least =
+        in_flight < SPW__LEAST_WRITE_BYTES ? in_flight : SPW__LEAST_WRITE_BYTES;
+    if (limit == 0)
+        return in_flight;
+    return limit < least ? limit : least;
+}
+
+/* With the lock held, or before anybody else knows of them. */
+static void set_limit(spw_partitions *all, uint64_t bytes)
+{
+    all->limit_bytes = bytes;
+    all->least_bytes = least_of(bytes, all->in_flight_bytes);
+}
+
 static void set_limits(spw_partitions *all, const spw_partitions_options *options)
 {
     uint64_t limit = options->memory_limit_bytes, in_flight = options->in_flight_bytes;
@@ -21,9 +39,8 @@ static void set_limits(spw_partitions *all, const spw_partitions_options *option
         in_flight =
             limit > 0 && limit / 4 < IN_FLIGHT_BYTES ? limit / 4 + 1 : IN_FLIGHT_BYTES;
     all->stays_in_memory = limit == SPW_PARTITIONS_IN_MEMORY;
-    all->low_bytes = limit;
-    all->high_bytes = limit > 0 ? limit : in_flight;
     all->in_flight_bytes = in_flight;
+    set_limit(all, limit);
 }
 
 static spw_status check_options(const spw_partitions_options *options, spw_error *error)
@@ -112,6 +129,7 @@ void spw_partitions_free(spw_partitions *partitions)
     spw_context *context = all->context;
     for (size_t i = 0; i < all->piece_count; i++)
         spw__piece_free(all->pieces[i]);
+    spw__budget_shuffled_went(spw_context_budget(context), all->figures.held_bytes);
     spw__release(context, all->pieces, all->piece_room * sizeof *all->pieces,
                  sizeof(void *));
     for (uint32_t i = 0; i < all->count; i++) {
@@ -128,6 +146,13 @@ void spw_partitions_free(spw_partitions *partitions)
     (void)pthread_mutex_destroy(&all->lock);
     spw__release(context, all, sizeof *all, _Alignof(spw_partitions));
     spw_context_unref(context);
+}
+
+void spw_partitions_limit(spw_partitions *partitions, uint64_t bytes)
+{
+    spw__partitions_lock(partitions);
+    set_limit(partitions, bytes);
+    spw__partitions_unlock(partitions);
 }
 
 void spw_partitions_finish(spw_partitions *partitions)
@@ -212,6 +237,7 @@ static void give_back(spw_partitions *all, spw__held_piece *piece, uint64_t byte
     bytes = bytes < piece->held ? bytes : piece->held;
     piece->held -= bytes;
     all->figures.held_bytes -= bytes;
+    spw__budget_shuffled_went(spw_context_budget(all->context), bytes);
 }
 
 /* Shards that are there from *first on, up to the next that has left before, leave.

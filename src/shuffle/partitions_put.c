@@ -193,6 +193,7 @@ static void count_in(spw_partitions *all, spw__held_piece *held, uint64_t size)
     all->figures.rows += held->row_sum;
     all->figures.put_bytes += size;
     all->figures.held_bytes += size;
+    spw__budget_shuffled_came(spw_context_budget(all->context), size);
     all->figures.memory_bytes += size;
 }
 
@@ -222,13 +223,26 @@ static spw_status put_in(spw_partitions *all, spw__held_piece **held,
     return SPW_STATUS_OK;
 }
 
+uint64_t spw__partitions_low(const spw_partitions *all)
+{
+    uint64_t others = spw__budget_shuffled(spw_context_budget(all->context)) -
+                      all->figures.held_bytes;
+    return all->limit_bytes > others ? all->limit_bytes - others : 0;
+}
+
+uint64_t spw__partitions_high(const spw_partitions *all)
+{
+    uint64_t low = spw__partitions_low(all);
+    return low > all->least_bytes ? low : all->least_bytes;
+}
+
 bool spw__partitions_is_due(const spw_partitions *all)
 {
     /* While others write, a little more may come; or else one waits for the other. */
-    uint64_t held = all->figures.held_bytes;
+    uint64_t held = all->figures.held_bytes, high = spw__partitions_high(all);
     return !all->stays_in_memory &&
-           (spw__partitions_settled(all) > all->high_bytes ||
-            (held > all->high_bytes && held - all->high_bytes > all->in_flight_bytes));
+           (spw__partitions_settled(all) > high ||
+            (held > high && held - high > all->in_flight_bytes));
 }
 
 spw_status spw_partitions_put(spw_partitions *partitions, const spw_piece *piece,

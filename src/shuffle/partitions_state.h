@@ -9,15 +9,20 @@
  * the buffer is held exactly while there are any. held_bytes is the sum of the pieces'
  * held, which is their size but for what was given back. memory_bytes, memory_shards of
  * a partition are those of its shards in memory; in all of them together, of the
- * partitions that nobody writes or reads. */
+ * partitions that nobody writes or reads. The budget's shuffled bytes are the sum of
+ * held_bytes over all that borrow it. */
 #ifndef SPW_SHUFFLE_PARTITIONS_STATE_H
 #define SPW_SHUFFLE_PARTITIONS_STATE_H
 
 #include <pthread.h>
 
+#include "context/shuffled.h"
 #include "memory/freed_pages.h"
 #include "shuffle/chunk_reader.h"
 #include "spillway/partitions.h"
+
+/* A write is of so much or more, if there is as much, whatever was asked for. */
+#define SPW__LEAST_WRITE_BYTES (UINT64_C(16) << 20)
 
 typedef struct spw__type_set {
     uint32_t number;
@@ -68,8 +73,6 @@ struct spw_partitions {
     spw_context *context; /* one reference */
     uint32_t count;
     bool stays_in_memory;
-    uint64_t high_bytes;      /* memory above which a write is due */
-    uint64_t low_bytes;       /* and to which it brings it */
     uint64_t in_flight_bytes; /* of one write */
     spw__chunk_files *files;  /* NULL: none */
     spw_buffer *memory;       /* of the partitions */
@@ -78,6 +81,8 @@ struct spw_partitions {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a write or a read has ended, or all is closed */
     bool is_finished, is_closed;
+    uint64_t limit_bytes; /* of memory, for all partitions of the budget */
+    uint64_t least_bytes; /* what these may have, whatever the others have */
     uint32_t writers;
     uint64_t memory_bytes, memory_shards; /* that may be chosen to be written */
     spw__type_set **types;
@@ -111,6 +116,11 @@ static inline uint64_t spw__partitions_settled(const spw_partitions *all)
     return held > writing ? held - writing : 0;
 }
 
+/* Down to what a write brings memory: what others leave of the limit. With the lock
+ * held. */
+uint64_t spw__partitions_low(const spw_partitions *all);
+/* Above what a write is due. With the lock held. */
+uint64_t spw__partitions_high(const spw_partitions *all);
 /* Whether a write is due. With the lock held. */
 bool spw__partitions_is_due(const spw_partitions *all);
 

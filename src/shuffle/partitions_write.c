@@ -13,8 +13,6 @@
 
 /* Of a piece, written at once: of the units at its edges one may stay on average. */
 static const uint64_t RUN_BYTES = 128 << 10;
-/* More than was asked for, so that writes are large. */
-static const uint64_t LEAST_BYTES = 16 << 20;
 
 typedef struct block {
     uint64_t bytes;
@@ -139,9 +137,9 @@ static int by_partition(const void *left, const void *right)
 /* How much to write. With the lock held. */
 static uint64_t wanted(const spw_partitions *all)
 {
-    uint64_t settled = spw__partitions_settled(all);
-    uint64_t bytes = settled > all->low_bytes ? settled - all->low_bytes : 0;
-    bytes = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
+    uint64_t settled = spw__partitions_settled(all), low = spw__partitions_low(all);
+    uint64_t bytes = settled > low ? settled - low : 0;
+    bytes = bytes > SPW__LEAST_WRITE_BYTES ? bytes : SPW__LEAST_WRITE_BYTES;
     return bytes < all->in_flight_bytes ? bytes : all->in_flight_bytes;
 }
 
@@ -307,12 +305,12 @@ static bool wait_until_due(spw_partitions *all, bool has_tried, spw_status *ret_
     spw__partitions_lock(all);
     bool is_first = has_tried;
     while (!all->is_closed && all->writers > 0 && spw__partitions_is_due(all) &&
-           (is_first || spw__partitions_settled(all) <= all->high_bytes)) {
+           (is_first || spw__partitions_settled(all) <= spw__partitions_high(all))) {
         (void)pthread_cond_wait(&all->changed, &all->lock);
         is_first = false;
     }
-    bool is_due =
-        spw__partitions_settled(all) > all->high_bytes && !(has_tried && is_first);
+    bool is_due = spw__partitions_settled(all) > spw__partitions_high(all) &&
+                  !(has_tried && is_first);
     if (all->is_closed)
         *ret_status = spw__error_set(error, SPW_STATUS_CLOSED, 0,
                                      "partitions are closed, and nothing is written");

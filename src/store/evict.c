@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 
+#include "context/shuffled.h"
 #include "platform/clock.h"
 #include "store/store_state.h"
 
@@ -125,6 +126,12 @@ uint64_t spw__store_staying(const spw_store *store)
 {
     return store->figures.live.weight + store->figures.packed.weight -
            store->apart_weight - store->leaving_weight;
+}
+
+uint64_t spw__store_room(const spw_store *store)
+{
+    uint64_t shuffled = spw__budget_shuffled(spw_context_budget(store->context));
+    return store->target_bytes > shuffled ? store->target_bytes - shuffled : 0;
 }
 
 /* How much has to leave. One that is oversize goes, if it can, whatever there is. */

@@ -33,7 +33,7 @@ static bool is_time(const spw_store *store)
     return !store->is_closed && store->figures.on_disk.count > 0 &&
            store->ahead_bytes < store->read_ahead_bytes &&
            (store->target_bytes == 0 ||
-            spw__store_staying(store) <= store->target_bytes) &&
+            spw__store_staying(store) <= spw__store_room(store)) &&
            (store->ahead_from_ms == 0 || spw__clock_ms() >= store->ahead_from_ms);
 }
 

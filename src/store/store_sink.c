@@ -172,7 +172,8 @@ static destination decide(spw_store *store, spw__arrival *arrival, uint64_t weig
         return TO_MEMORY;
     uint64_t used =
         spw__store_staying(store) + store->leaving_weight + store->arriving_weight;
-    if (used <= store->target_bytes && weight <= store->target_bytes - used) {
+    uint64_t room = spw__store_room(store);
+    if (used <= room && weight <= room - used) {
         spw__arrival_reserve(arrival, weight);
         return TO_RESERVED;
     }

@@ -175,6 +175,10 @@ void spw__store_collect_later(spw_store *store);
 
 /* Returns: the weight in memory for which others may have to leave. */
 uint64_t spw__store_staying(const spw_store *store);
+/* Returns: up to where memory may be filled by what no task waits for: the target, less
+ * what shuffles of the process hold. Values that are there do not leave for shuffles,
+ * whose rows leave first. */
+uint64_t spw__store_room(const spw_store *store);
 /* Returns: the weight of an entry, 0 if it stands apart. */
 uint64_t spw__entry_counted_weight(const spw_entry *entry);
 

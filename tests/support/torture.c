@@ -112,6 +112,9 @@ static void assert_nothing_left(torture *t)
         if (figures.used_bytes[i] != 0)
             fail_msg("%lld bytes stay charged in account %d",
                      (long long)figures.used_bytes[i], i);
+    if (figures.shuffled_bytes != 0)
+        fail_msg("%llu bytes stay counted as of shuffles",
+                 (unsigned long long)figures.shuffled_bytes);
     if (t->allocator.live_blocks != 0)
         fail_msg("%llu bytes in %llu blocks leaked",
                  (unsigned long long)t->allocator.live_bytes,

@@ -1,9 +1,16 @@
-"""How much memory a shuffle may have on a worker, and where it writes what is more."""
+"""How much memory the shuffles of a worker may have, and where they write what is more.
 
+Both limits are for all shuffles together. What partitions hold is counted by the
+library's budget, one for the process (`spw_partitions_options` in
+include/spillway/partitions.h), as the store counts it too.
+"""
+
+import weakref
 from typing import Any
 
 from spillway import _native
 from spillway.dask import shuffle_buffers
+from spillway.dask.shuffle_outbox import Waiting
 
 MEMORY_SHARE = 0.25
 """Of a worker's limit so much may be partitions, before the largest go to disk."""
@@ -15,6 +22,14 @@ MESSAGE_BYTES = 32 << 20
 """A message takes no further piece from here on."""
 
 
+_waiting: weakref.WeakKeyDictionary[Any, Waiting] = weakref.WeakKeyDictionary()
+
+
+def waiting_on(worker: Any) -> Waiting:
+    """What waits to be sent, of all shuffles of a worker. Thread: its loop's."""
+    return _waiting.setdefault(worker, Waiting())
+
+
 def open_partitions(worker: Any, count: int, limit: int | None) -> Any:
     """Where a run keeps the partitions that this worker puts together."""
     return _native.Partitions(
@@ -23,7 +38,8 @@ def open_partitions(worker: Any, count: int, limit: int | None) -> Any:
 
 
 def memory_bytes(worker: Any, spec: Any) -> int | None:
-    """What may be in memory of the partitions of a shuffle; None for all of them."""
+    """What may be in memory of partitions before those of this shuffle are written;
+    None if they stay there."""
     buffer = shuffle_buffers.chosen_for(spec)
     if buffer == shuffle_buffers.DISK:
         return 0
@@ -34,8 +50,8 @@ def memory_bytes(worker: Any, spec: Any) -> int | None:
 
 
 def outbox_bytes(worker: Any) -> int:
-    """What may wait to be sent, or be under way: Dask's setting, but no more than a
-    share of what the worker has."""
+    """What may wait to be sent, or be under way, before a shuffle waits: Dask's
+    setting, but no more than a share of what the worker has."""
     import dask.config
     from dask.utils import parse_bytes
 

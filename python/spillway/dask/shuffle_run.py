@@ -21,7 +21,12 @@ from typing import Any
 
 from spillway import _native, frame_columns, shuffle_figures
 from spillway.column_memory import BLOB
-from spillway.dask import shuffle_again, shuffle_errors, shuffle_memory
+from spillway.dask import (
+    shuffle_again,
+    shuffle_errors,
+    shuffle_memory,
+    shuffle_pressure,
+)
 from spillway.dask.shuffle_message import Piece, Pieces, ReadAgain, Sums
 from spillway.dask.shuffle_outbox import Outbox
 from spillway.dask.shuffle_split import Splitter
@@ -75,6 +80,7 @@ class DataFrameRun:
         )
         self._outbox = Outbox(
             self._send,
+            shuffle_memory.waiting_on(worker),
             limit=shuffle_memory.outbox_bytes(worker),
             message_bytes=shuffle_memory.MESSAGE_BYTES,
         )
@@ -84,6 +90,8 @@ class DataFrameRun:
         )
         shuffle_figures.opened(self, self._kept.figures)
         shuffle_figures.add(runs=1)
+        if self._memory_limit:
+            shuffle_pressure.watch(worker, self)
 
     def __repr__(self) -> str:
         return (
@@ -335,6 +343,22 @@ class DataFrameRun:
             "start": self.start_time,
         }
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory of its rows here."""
+        return self._partitions.figures()["held_bytes"]
+
+    def limit_memory(self, nbytes: int | None) -> None:
+        """Have it keep no more than this in memory, with all other shuffles, or what
+        its buffer says."""
+        limit = self._memory_limit
+        self._partitions.limit(limit if nbytes is None else min(limit, nbytes))
+
+    async def make_room(self) -> None:
+        """Write to disk what is above the limit."""
+        with self._capture_metrics("background-disk"):
+            await self._offload(self._make_room)
+
     def fail(self, exception: Exception) -> None:
         """Have whoever still asks for something get this."""
         if not self.closed:
@@ -351,6 +375,7 @@ class DataFrameRun:
         finally:
             # Whoever still has this run does not keep its rows and files.
             last, self._kept = [self._kept], None
+            shuffle_pressure.forget(self._worker, self)
             shuffle_figures.closed(self, last[0].figures())
             last[0].close()
             loop = asyncio.get_running_loop()
@@ -386,8 +411,7 @@ class DataFrameRun:
             self._received_bytes += size
             shuffle_figures.add(received_messages=1, received_bytes=size)
         if is_full:
-            with self._capture_metrics("background-disk"):
-                await self._offload(self._make_room)
+            await self.make_room()
 
     def _compare(self, sums: Sums) -> None:
         differ = {

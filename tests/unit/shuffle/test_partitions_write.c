@@ -224,6 +224,83 @@ static void a_directory_that_is_gone_is_told(void **state)
     partition_run_close(&run);
 }
 
+/* ----- several runs of a process ----- */
+
+enum { PIECE_ROWS = 1 << 17 }; /* a piece has 1 MiB */
+
+static void open_shared(torture *t, partition_run *run, uint32_t input_count,
+                        uint64_t limit_bytes)
+{
+    uint32_t rows[PARTITIONS];
+    for (int i = 0; i < PARTITIONS; i++)
+        rows[i] = PIECE_ROWS / PARTITIONS;
+    partition_run_open_plain(run, t->context, input_count, PARTITIONS, rows);
+    assert_ok(partition_run_create(run, limit_bytes, 1 << 20, &t->error));
+}
+
+static bool put_one(torture *t, partition_run *run, uint32_t input)
+{
+    unsigned answer;
+    assert_ok(partition_run_put(run, input, 0, PARTITIONS, &answer, &t->error));
+    partition_run_drop(run, input);
+    return (answer & SPW_PUT_WRITE_IS_DUE) != 0;
+}
+
+static uint64_t shuffled_bytes(const torture *t)
+{
+    spw_budget_figures figures;
+    spw_budget_read(t->budget, &figures);
+    return figures.shuffled_bytes;
+}
+
+static void runs_of_one_budget_share_the_limit(void **state)
+{
+    torture *t = *state;
+    partition_run first, second;
+    const uint64_t piece = PIECE_ROWS * 8, limit = 4 * piece;
+    torture_use_pool(t);
+    open_shared(t, &first, 4, limit);
+    open_shared(t, &second, 5, limit);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_false(put_one(t, &first, i));
+    assert_int_equal(shuffled_bytes(t), limit);
+    /* The first has all of it: the second keeps what is too little for a write. */
+    assert_false(put_one(t, &second, 0));
+    assert_true(put_one(t, &second, 1));
+    assert_ok(spw_partitions_write(second.partitions, NULL, &t->error));
+    assert_int_equal(partition_run_figures(&second).disk_bytes, piece);
+    assert_int_equal(partition_run_figures(&first).disk_bytes, 0);
+    assert_int_equal(shuffled_bytes(t), limit + piece);
+    /* Where that is gone, the second may have it. */
+    read_all(t, &first);
+    assert_int_equal(shuffled_bytes(t), piece);
+    for (uint32_t i = 2; i < 5; i++)
+        assert_false(put_one(t, &second, i));
+    assert_int_equal(shuffled_bytes(t), limit);
+    partition_run_close(&first);
+    partition_run_close(&second); /* unread: what it holds no longer counts */
+    assert_int_equal(shuffled_bytes(t), 0);
+}
+
+static void a_limit_can_change(void **state)
+{
+    torture *t = *state;
+    partition_run run;
+    const uint64_t piece = PIECE_ROWS * 8;
+    torture_use_pool(t);
+    open_shared(t, &run, 4, 4 * piece);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_false(put_one(t, &run, i));
+    spw_partitions_limit(run.partitions, 2 * piece);
+    assert_int_equal(partition_run_figures(&run).disk_bytes, 0);
+    assert_ok(spw_partitions_write(run.partitions, NULL, &t->error));
+    assert_int_equal(partition_run_figures(&run).disk_bytes, piece);
+    spw_partitions_limit(run.partitions, 3 * piece);
+    assert_false(put_one(t, &run, 3));
+    read_all(t, &run);
+    partition_run_close(&run);
+}
+
 /* ----- waiting ----- */
 
 typedef struct waiting {
@@ -278,6 +355,8 @@ int main(void)
         SCENARIO(where_no_disk_takes_it_nothing_is_lost),
         SCENARIO(limits_of_directories_are_kept),
         SCENARIO(a_directory_that_is_gone_is_told),
+        SCENARIO(runs_of_one_budget_share_the_limit),
+        SCENARIO(a_limit_can_change),
         SCENARIO(who_waits_hears_of_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

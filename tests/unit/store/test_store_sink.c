@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context/shuffled.h"
 #include "disk_fault.h"
 #include "framing/message_reader.h"
 #include "framing/message_writer.h"
@@ -191,6 +192,13 @@ static void a_text_says_which_messages_it_is_for(void **state)
 
 /* ----- in memory ----- */
 
+static uint64_t shuffled_bytes(const torture *t)
+{
+    spw_budget_figures figures;
+    spw_budget_read(t->budget, &figures);
+    return figures.shuffled_bytes;
+}
+
 static void room_in_memory_is_the_values_own(void **state)
 {
     torture *t = *state;
@@ -251,6 +259,30 @@ static void two_at_once_do_not_take_the_same_room(void **state)
 end:
     end(&a);
     end(&b);
+    value_store_close(&at);
+}
+
+static void what_shuffles_hold_is_no_room(void **state)
+{
+    torture *t = *state;
+    value_store at;
+    arriving a = {0};
+    spw_payload *value;
+    TRY(value_store_open(t, 4 * MIB, 0, &at));
+    spw__budget_shuffled_came(t->budget, 3 * MIB);
+    BEGIN(&at, 1, BODY, 1, &a);
+    TRY(arrive(t, &a, &value));
+    assert_true(value_message_is_on_disk(value));
+    spw_payload_free(value);
+    end(&a);
+    spw__budget_shuffled_went(t->budget, MIB);
+    BEGIN(&at, 1, BODY, 1, &a);
+    TRY(arrive(t, &a, &value));
+    assert_false(value_message_is_on_disk(value));
+    spw_payload_free(value);
+end:
+    spw__budget_shuffled_went(t->budget, shuffled_bytes(t));
+    end(&a);
     value_store_close(&at);
 }
 
@@ -558,6 +590,7 @@ int main(void)
     const struct CMUnitTest once[] = {
         SCENARIO(a_text_says_which_messages_it_is_for),
         SCENARIO(two_at_once_do_not_take_the_same_room),
+        SCENARIO(what_shuffles_hold_is_no_room),
         SCENARIO(room_is_given_back_when_nobody_puts_it),
         SCENARIO(what_nobody_limits_goes_to_memory),
         SCENARIO(space_comes_back),

@@ -4,8 +4,10 @@ import asyncio
 import logging
 
 import pytest
+from distributed.core import Status
 
 from spillway.dask import shuffle_pressure
+from spillway.dask.shuffle_errors import OutOfDisk, out_of_disk
 from spillway.dask.shuffle_pressure import LEAST_BYTES, Watch
 from spillway.dask.shuffle_run import DataFrameRun
 from test_hook_shuffle import Counted, cluster, frame, sorted_rows, whole
@@ -17,9 +19,14 @@ AIM = 600 * MIB
 
 
 class Process:
-    """Has as much memory as a test says."""
+    """A worker with as much memory as a test says."""
 
     nbytes = 0
+    status = Status.running
+
+    @property
+    def monitor(self):
+        return self
 
     def get_process_memory(self):
         return self.nbytes
@@ -30,7 +37,7 @@ class Run:
 
     def __init__(self, held, error=None):
         self.held_bytes, self.error = held, error
-        self.limits, self.writes = [], 0
+        self.limits, self.writes, self.reason = [], 0, None
 
     def limit_memory(self, nbytes):
         self.limits.append(nbytes)
@@ -39,6 +46,9 @@ class Run:
         self.writes += 1
         if self.error is not None:
             raise self.error
+
+    async def give_up(self, error):
+        self.reason = error
 
 
 @pytest.fixture
@@ -81,17 +91,46 @@ async def test_little_is_left_alone(shuffled):
     watch.remove(run)
 
 
-async def test_who_cannot_write_keeps_its_rows(shuffled, caplog):
+async def test_who_cannot_write_keeps_its_rows(shuffled, caplog, monkeypatch):
+    monkeypatch.setattr(shuffle_pressure, "TRY_AGAIN_S", 0)
     process, run = Process(), Run(100 * MIB, OSError("the disk is full"))
     watch = Watch(process, AIM)
     watch.add(run)
     shuffled["shuffled"] = 100 * MIB
     process.nbytes = 2 * AIM
     with caplog.at_level(logging.WARNING, "spillway"):
-        await watch.look()
-    assert run.limits == [LEAST_BYTES, None]
-    assert "the disk is full" in caplog.text
-    assert not watch._timer.is_running()
+        for _ in range(3):
+            await watch.look()
+    assert run.limits == 3 * [LEAST_BYTES, None]
+    assert caplog.text.count("the disk is full") == 1
+    assert run.reason is None
+    watch.remove(run)
+
+
+async def test_a_full_disk_is_asked_again_after_a_while(shuffled):
+    process, run = Process(), Run(100 * MIB, OSError("the disk is full"))
+    watch = Watch(process, AIM)
+    watch.add(run)
+    shuffled["shuffled"] = 100 * MIB
+    process.nbytes = 2 * AIM
+    await watch.look()
+    await watch.look()
+    assert run.writes == 1
+    watch.remove(run)
+
+
+async def test_a_run_ends_that_would_keep_its_worker_paused(shuffled, monkeypatch):
+    monkeypatch.setattr(shuffle_pressure, "TRY_AGAIN_S", 0)
+    process, run = Process(), Run(100 * MIB, OSError("the disk is full"))
+    watch = Watch(process, AIM)
+    watch.add(run)
+    shuffled["shuffled"] = 100 * MIB
+    process.nbytes, process.status = 2 * AIM, Status.paused
+    await watch.look()
+    assert run.reason is None
+    await watch.look()
+    assert run.reason is run.error
+    watch.remove(run)
 
 
 async def test_rows_of_a_run_leave_before_values_do(monkeypatch):
@@ -115,4 +154,20 @@ async def test_rows_of_a_run_leave_before_values_do(monkeypatch):
         with Counted() as did:
             out = await client.compute(frame().shuffle("key", npartitions=5))
     assert did.written_bytes == did.read_bytes > 0
+    assert sorted_rows(out).equals(whole())
+
+
+async def test_a_run_that_has_ended_fails_its_tasks_and_no_later_ones(monkeypatch):
+    barrier = DataFrameRun.barrier
+
+    async def end_before_it(run, run_ids):
+        await run.give_up(out_of_disk(OSError(28, "no space left")))
+        return await barrier(run, run_ids)
+
+    async with cluster() as (client, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(DataFrameRun, "barrier", end_before_it)
+            with pytest.raises(OutOfDisk, match="no space left"):
+                await client.compute(frame().shuffle("key", npartitions=5))
+        out = await client.compute(frame().shuffle("key", npartitions=6))
     assert sorted_rows(out).equals(whole())

@@ -359,6 +359,11 @@ class DataFrameRun:
         with self._capture_metrics("background-disk"):
             await self._offload(self._make_room)
 
+    async def give_up(self, error: Exception) -> None:
+        """Let go of all rows, and have whoever still asks for something get this."""
+        self.fail(error)
+        await self.close()
+
     def fail(self, exception: Exception) -> None:
         """Have whoever still asks for something get this."""
         if not self.closed:

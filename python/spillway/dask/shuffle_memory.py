@@ -10,7 +10,7 @@ from typing import Any
 
 from spillway import _native
 from spillway.dask import shuffle_buffers
-from spillway.dask.shuffle_outbox import Waiting
+from spillway.dask.shuffle_outbox import AT_ONCE, Waiting
 
 MEMORY_SHARE = 0.25
 """Of a worker's limit so much may be partitions, before the largest go to disk."""
@@ -49,15 +49,17 @@ def memory_bytes(worker: Any, spec: Any) -> int | None:
     return int(whole * MEMORY_SHARE)
 
 
-def outbox_bytes(worker: Any) -> int:
-    """What may wait to be sent, or be under way, before a shuffle waits: Dask's
-    setting, but no more than a share of what the worker has."""
+def outbox_bytes(worker: Any, others: int) -> int:
+    """What may wait to be sent, or be under way, before a shuffle waits: the messages
+    that are under way to that many other workers, but no more than Dask's setting and
+    a share of what the worker has. What waits behind them is memory and no use."""
     import dask.config
     from dask.utils import parse_bytes
 
     configured = parse_bytes(dask.config.get("distributed.p2p.comm.buffer"))
-    whole = worker.memory_manager.memory_limit
-    return min(configured, int(whole * OUTBOX_SHARE)) if whole else configured
+    whole = worker.memory_manager.memory_limit or configured / OUTBOX_SHARE
+    under_way = max(1, others) * AT_ONCE * MESSAGE_BYTES
+    return min(under_way, configured, int(whole * OUTBOX_SHARE))
 
 
 def retries() -> dict[str, Any]:

@@ -81,7 +81,9 @@ class DataFrameRun:
         self._outbox = Outbox(
             self._send,
             shuffle_memory.waiting_on(worker),
-            limit=shuffle_memory.outbox_bytes(worker),
+            limit=shuffle_memory.outbox_bytes(
+                worker, len(set(worker_for.values())) - 1
+            ),
             message_bytes=shuffle_memory.MESSAGE_BYTES,
         )
         self._memory_limit = shuffle_memory.memory_bytes(worker, spec)

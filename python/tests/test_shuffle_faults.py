@@ -1,13 +1,20 @@
 """Shuffles that lose what they count on, and what is left of them."""
 
 import asyncio
+import errno
 import gc
+import re
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
+from distributed.core import error_message
+from distributed.protocol import dumps, loads
+from distributed.shuffle._exceptions import P2PConsistencyError, ShuffleClosedError
 
-from spillway.dask import shuffle_peers
+from spillway import _native
+from spillway.dask import shuffle_errors, shuffle_memory, shuffle_peers
 from spillway.dask.shuffle_run import DataFrameRun
 from test_hook_shuffle import cluster, frame, whole
 
@@ -43,3 +50,74 @@ async def test_who_has_left_is_not_without_an_engine():
 
     asked = ["tcp://a", "tcp://b", "tcp://left"]
     assert await shuffle_peers.without_engine(Scheduler(), asked) == ["tcp://b"]
+
+
+@pytest.mark.parametrize("phase", ["transfer", "barrier"])
+async def test_a_full_disk_of_another_worker_is_told_at_once(monkeypatch, phase):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    tries = []
+
+    async def take(run, message):
+        if phase == "barrier":  # when the tasks that send have ended
+            while not run.transferred:
+                await asyncio.sleep(0.01)
+        tries.append(message.sequence)
+        raise shuffle_errors.out_of_disk(full)
+
+    monkeypatch.setattr(DataFrameRun, "_take", take)
+    if phase == "transfer":
+        monkeypatch.setattr(shuffle_memory, "outbox_bytes", lambda worker: 0)
+    async with cluster() as (client, _):
+        future = client.compute(frame().shuffle("key", npartitions=5))
+        with pytest.raises(RuntimeError) as raised:
+            await asyncio.wait_for(future, LIMIT_S)
+    told = f"{raised.value}, by {raised.value.__cause__}"
+    assert re.search("No space left .* larger disk", told), told
+    # A message that is refused is not sent again, and each worker sends two at a time.
+    assert len(tries) <= 2 * 2
+
+
+def over(reason):
+    """A run that is over."""
+    run = object.__new__(DataFrameRun)
+    vars(run).update(id="a", run_id=1, local_address="tcp://a", transferred=False)
+    vars(run).update(closed=True, _exception=reason)
+    return run
+
+
+def test_what_fails_in_a_run_that_is_over_says_why_it_is():
+    closed = _native.SpillwayError(0, "partitions are closed")
+    for reason in (
+        P2PConsistencyError("a[1] forgotten"),
+        RuntimeError("a[1] forgotten"),
+    ):
+        with pytest.raises(P2PConsistencyError, match="forgotten"):
+            with over(reason)._saying_why_it_is_over():
+                raise closed
+    with pytest.raises(ShuffleClosedError), over(None)._saying_why_it_is_over():
+        raise closed
+    run = over(None)
+    run.closed = False
+    with pytest.raises(OSError, match="are closed"), run._saying_why_it_is_over():
+        raise closed
+
+
+def test_why_a_run_is_over_keeps_nothing_of_whom_it_was_told():
+    run = over(P2PConsistencyError("a[1] forgotten"))
+    with pytest.raises(P2PConsistencyError) as raised:
+        run.raise_if_closed()
+    assert raised.value is not run._exception
+    assert run._exception.__traceback__ is None
+
+
+async def test_a_run_that_the_scheduler_does_not_know_any_more_is_said_to_be_stale():
+    async def refuse(**_):
+        return loads(dumps(error_message(P2PConsistencyError("Request stale"))))
+
+    run = over(None)
+    run.worker_for = {3: "tcp://b"}
+    run._worker = SimpleNamespace(
+        scheduler=SimpleNamespace(shuffle_restrict_task=refuse)
+    )
+    with pytest.raises(P2PConsistencyError, match="Request stale"):
+        await run._ensure_output_worker(3, "key")

@@ -1,6 +1,8 @@
 """What waits to be sent: small pieces together, within a limit, until they arrived."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -201,5 +203,40 @@ def test_closing_ends_what_is_under_way():
         await outbox.close()
         await adding
         assert outbox.waiting_bytes == 0
+
+    run(scenario)
+
+
+def test_once_closed_nothing_is_queued():
+    async def scenario():
+        receivers = Receivers()
+        outbox = outbox_to(receivers)
+        await outbox.close()
+        await outbox.put({"a": piece(1)})
+        assert (outbox.waiting_bytes, outbox.waiting_workers) == (0, 0)
+        await outbox.flush()
+        assert receivers.came == []
+
+    run(scenario)
+
+
+def test_once_closed_what_was_not_sent_is_let_go_of():
+    class Shards(bytearray):
+        """Bytes of which it can be known that they are gone."""
+
+    async def send(address, pieces):
+        raise OSError("the worker is gone")
+
+    async def scenario():
+        shards = Shards(SIZE)
+        gone = weakref.ref(shards)
+        outbox = Outbox(send, limit=SIZE, message_bytes=SIZE)
+        with pytest.raises(OSError, match="is gone"):
+            await outbox.put({"a": Piece(1, 0, 1, b"", b"", shards)})
+            await outbox.flush()
+        await outbox.close()
+        del shards
+        gc.collect()
+        assert gone() is None
 
     run(scenario)

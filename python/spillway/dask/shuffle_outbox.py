@@ -63,8 +63,11 @@ class Outbox:
 
     async def put(self, pieces: dict[str, Piece]) -> None:
         """Queue pieces by worker, and wait until no more than the limit waits, or
-        nothing of this shuffle: what others cannot deliver does not stop it."""
+        nothing of this shuffle: what others cannot deliver does not stop it. Once
+        closed, nothing is queued."""
         self._raise_if_failed()
+        if self._is_closed:
+            return
         for address, piece in pieces.items():
             self._queues.setdefault(address, deque()).append(piece)
             self._count(piece.nbytes)
@@ -85,6 +88,7 @@ class Outbox:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
         self._drop_queues()
+        self._exception = None  # which keeps the pieces that were not sent
         await self._notify()
 
     async def fail(self, exception: BaseException) -> None:

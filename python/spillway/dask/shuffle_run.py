@@ -136,7 +136,7 @@ class DataFrameRun:
         if self.transferred:
             raise RuntimeError(f"Cannot add more partitions to {self}")
         self._splitter.check(data)
-        with self._capture_metrics("foreground"):
+        with self._saying_why_it_is_over(), self._capture_metrics("foreground"):
             with (
                 context_meter.meter("p2p-shard-partition-noncpu"),
                 context_meter.meter("p2p-shard-partition-cpu", func=thread_time),
@@ -170,6 +170,7 @@ class DataFrameRun:
         if not self.transferred:
             raise RuntimeError("`get_output_partition` called before barrier task")
         with (
+            self._saying_why_it_is_over(),
             self._capture_metrics("foreground"),
             context_meter.meter("p2p-get-output-noncpu"),
             context_meter.meter("p2p-get-output-cpu", func=thread_time),
@@ -277,7 +278,7 @@ class DataFrameRun:
     async def receive(self, data: Any) -> dict[str, Any]:
         """Take what another worker sent; the answer says that this one has it."""
         self.raise_if_closed()
-        try:
+        with self._failing():
             if isinstance(data, Sums):
                 self._compare(data)
             elif isinstance(data, Pieces):
@@ -290,23 +291,17 @@ class DataFrameRun:
                     "Spillway that joined later; start all workers of a cluster with "
                     "Spillway, or with SPILLWAY_DISABLE=shuffle"
                 )
-        except Exception as error:
-            self._exception = self._exception or error
-            raise
         return {"status": "OK"}
 
     async def inputs_done(self) -> None:
         """Have everything arrive, and see that it has. What it raises fails the run."""
         self.raise_if_closed()
         self.transferred = True
-        try:
+        with self._failing():
             await self._outbox.flush()
             await asyncio.gather(
                 *(self._confirm(address) for address in list(self._sent))
             )
-        except Exception as error:
-            self._exception = self._exception or error
-            raise
 
     async def barrier(self, run_ids: Any) -> int:
         """Tell the scheduler that all inputs are there."""
@@ -393,11 +388,16 @@ class DataFrameRun:
 
     def raise_if_closed(self) -> None:
         """Raise why this run is over, if it is."""
-        from distributed.shuffle._exceptions import ShuffleClosedError
+        from distributed.shuffle._exceptions import (
+            P2PConsistencyError,
+            ShuffleClosedError,
+        )
 
         if self.closed:
             if self._exception is not None:
-                raise self._exception
+                # Another each time: an error keeps the frames that it came through, and
+                # what is in them, and this run would keep the error.
+                raise P2PConsistencyError(str(self._exception))
             raise ShuffleClosedError(f"{self} has already been closed")
 
     async def _take(self, message: Pieces) -> None:
@@ -458,7 +458,6 @@ class DataFrameRun:
             await self._call(address, sums)
 
     async def _call(self, address: str, message: Any) -> None:
-        from distributed.core import clean_exception
         from distributed.protocol import to_serialize
         from distributed.utils_comm import retry
 
@@ -468,11 +467,7 @@ class DataFrameRun:
                 data=to_serialize(message), shuffle_id=self.id, run_id=self.run_id
             )
 
-        response = await retry(call, **shuffle_memory.retries())
-        if response["status"] == "error":
-            _, error, traceback = clean_exception(**response)
-            assert error is not None
-            raise error.with_traceback(traceback)
+        _raise_error_of(await retry(call, **shuffle_memory.retries()))
 
     async def _ensure_output_worker(self, partition_id: int, key: Any) -> None:
         from distributed.exceptions import Reschedule
@@ -483,8 +478,7 @@ class DataFrameRun:
         response = await self._worker.scheduler.shuffle_restrict_task(
             id=self.id, run_id=self.run_id, key=key, worker=assigned
         )
-        if response["status"] == "error":
-            raise RuntimeError(response["message"])
+        _raise_error_of(response)
         raise Reschedule()
 
     async def _start_again(self, partition_id: int) -> None:
@@ -498,7 +492,7 @@ class DataFrameRun:
             self,
         )
         shuffle_again.note(self.id)
-        others = set(self._splitter.partitions_of) - {self.local_address}
+        others = [a for a in self._splitter.partitions_of if a != self.local_address]
         await asyncio.gather(*(self._call(other, ReadAgain()) for other in others))
         scheduler = self._worker.scheduler
         # Another worker may have been faster; then it is another run by now.
@@ -515,6 +509,37 @@ class DataFrameRun:
             )
         shuffle_figures.add(restarts=1)
         raise Reschedule()
+
+    @contextlib.contextmanager
+    def _saying_why_it_is_over(self) -> Iterator[None]:
+        """Have what fails as this run is over meanwhile, since partitions or a file are
+        closed, say why it is."""
+        try:
+            yield
+        except (OSError, ValueError):
+            self.raise_if_closed()
+            raise
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Have what goes wrong within fail this run, for all who ask from now on.
+
+        An OSError fails it as another error that says the same. Whoever called, a
+        worker or the scheduler, would take it for a connection that failed, and call
+        again, for minutes.
+        """
+        from distributed.shuffle._exceptions import P2PConsistencyError
+
+        try:
+            with self._saying_why_it_is_over():
+                yield
+        except OSError as error:
+            failure = P2PConsistencyError(f"{self} failed: {error}")
+            self.fail(self._exception or failure)
+            raise failure from error
+        except Exception as error:
+            self.fail(self._exception or error)
+            raise
 
     async def _offload(self, function: Any) -> Any:
         from distributed.utils import run_in_executor_with_context
@@ -539,6 +564,16 @@ class DataFrameRun:
 
         with context_meter.add_callback(note, allow_offload="background" in where):
             yield
+
+
+def _raise_error_of(response: dict[str, Any]) -> None:
+    """Raise what another process answered that it has raised, if so."""
+    from distributed.core import clean_exception
+
+    if response["status"] == "error":
+        _, error, traceback = clean_exception(**response)
+        assert error is not None
+        raise error.with_traceback(traceback)
 
 
 def _mean(total: float, count: int) -> float:

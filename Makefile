@@ -49,12 +49,13 @@ fuzz: ## fuzz the parsers (clang)
 	@$(SETUP)
 	tests/fuzz/run.sh
 
-simulate: ## the store with a bad disk and many at once, for SEEDS seeds (a million)
+simulate: ## the store for SEEDS seeds (a million), the exchange for EXCHANGE_SEEDS (10,000)
 	@$(SETUP)
 	cmake --preset release -B build/simulate -DSPILLWAY_TESTS=ON \
 		-DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -g" >/dev/null # with assert
 	cmake --build build/simulate --target simulate_store
 	build/simulate/tests/simulate_store $${FIRST:-1} $${SEEDS:-1000000}
+	python python/tests/simulated_exchange.py $${FIRST:-1} $${EXCHANGE_SEEDS:-10000}
 
 compat: ## the Python tests on the oldest and the newest Dask that we support
 	@$(SETUP)

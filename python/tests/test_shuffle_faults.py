@@ -15,6 +15,7 @@ from distributed.shuffle._exceptions import P2PConsistencyError, ShuffleClosedEr
 
 from spillway import _native
 from spillway.dask import shuffle_errors, shuffle_memory, shuffle_peers
+from spillway.dask.shuffle_message import Piece, Pieces
 from spillway.dask.shuffle_run import DataFrameRun
 from test_hook_shuffle import cluster, frame, whole
 
@@ -121,3 +122,12 @@ async def test_a_run_that_the_scheduler_does_not_know_any_more_is_said_to_be_sta
     )
     with pytest.raises(P2PConsistencyError, match="Request stale"):
         await run._ensure_output_worker(3, "key")
+
+
+async def test_rows_of_a_layout_that_is_not_here_are_said_to_be_missing():
+    run = over(None)
+    vars(run).update(closed=False, _taken={}, _foreign_layouts={})
+    message = Pieces("tcp://b", 1, [Piece(7, 0, 1, b"", b"", b"")])
+    with pytest.raises(RuntimeError, match="lacks rows: of input 7 tcp://b sent"):
+        await run.receive(message)
+    assert "lacks rows" in str(run._exception)

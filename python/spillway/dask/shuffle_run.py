@@ -412,7 +412,13 @@ class DataFrameRun:
             size = message.nbytes
             while message.pieces:  # nobody else has another reference then
                 piece = message.pieces.pop(0)
-                is_full |= self._keep(piece, layouts[piece.layout])
+                layout = layouts.get(piece.layout)
+                if layout is None:
+                    raise RuntimeError(
+                        f"{self} lacks rows: of input {piece.input} {message.sender} "
+                        "sent some of a layout that was in a message that is not here"
+                    )
+                is_full |= self._keep(piece, layout)
                 del piece
             taken.add(message.sequence)
             self._received_bytes += size

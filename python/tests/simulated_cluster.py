@@ -44,7 +44,12 @@ class Worker:
         self.stream_handlers: dict[str, Any] = {}
         self.extensions: dict[str, Any] = {}
         self.local_directory = tempfile.mkdtemp(dir=place)
-        self.memory_manager = SimpleNamespace(memory_limit=memory)
+        self.memory_manager = SimpleNamespace(
+            memory_limit=memory,
+            # Nobody looks at the size of a process that all of them are.
+            memory_target_fraction=False,
+            memory_spill_fraction=False,
+        )
         self.state = SimpleNamespace(nthreads=2)
         self._ongoing_background_tasks = SimpleNamespace(call_soon=self._call_soon)
         self.scheduler = Remote(cluster.network, SCHEDULER)

@@ -67,7 +67,7 @@ async def test_a_full_disk_of_another_worker_is_told_at_once(monkeypatch, phase)
 
     monkeypatch.setattr(DataFrameRun, "_take", take)
     if phase == "transfer":
-        monkeypatch.setattr(shuffle_memory, "outbox_bytes", lambda worker: 0)
+        monkeypatch.setattr(shuffle_memory, "outbox_bytes", lambda *_: 0)
     async with cluster() as (client, _):
         future = client.compute(frame().shuffle("key", npartitions=5))
         with pytest.raises(RuntimeError) as raised:

@@ -230,7 +230,7 @@ def test_once_closed_what_was_not_sent_is_let_go_of():
     async def scenario():
         shards = Shards(SIZE)
         gone = weakref.ref(shards)
-        outbox = Outbox(send, limit=SIZE, message_bytes=SIZE)
+        outbox = Outbox(send, Waiting(), limit=SIZE, message_bytes=SIZE)
         with pytest.raises(OSError, match="is gone"):
             await outbox.put({"a": Piece(1, 0, 1, b"", b"", shards)})
             await outbox.flush()

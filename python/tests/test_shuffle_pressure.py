@@ -5,9 +5,10 @@ import logging
 
 import pytest
 from distributed.core import Status
+from distributed.shuffle._exceptions import P2PConsistencyError
 
 from spillway.dask import shuffle_pressure
-from spillway.dask.shuffle_errors import OutOfDisk, out_of_disk
+from spillway.dask.shuffle_errors import out_of_disk
 from spillway.dask.shuffle_pressure import LEAST_BYTES, Watch
 from spillway.dask.shuffle_run import DataFrameRun
 from test_hook_shuffle import Counted, cluster, frame, sorted_rows, whole
@@ -167,7 +168,7 @@ async def test_a_run_that_has_ended_fails_its_tasks_and_no_later_ones(monkeypatc
     async with cluster() as (client, _):
         with monkeypatch.context() as patch:
             patch.setattr(DataFrameRun, "barrier", end_before_it)
-            with pytest.raises(OutOfDisk, match="no space left"):
+            with pytest.raises(P2PConsistencyError, match="no space left"):
                 await client.compute(frame().shuffle("key", npartitions=5))
         out = await client.compute(frame().shuffle("key", npartitions=6))
     assert sorted_rows(out).equals(whole())

@@ -62,6 +62,34 @@ async def test_a_client_gathers_in_parts():
         assert calls == [4]
 
 
+async def test_what_is_larger_than_a_part_goes_alone():
+    part = PART_BYTES
+    sizes = {"a": part, "b": 8 * part, "c": part, "d": part // 2, "e": 3 * part // 2}
+    under_way, seen = {}, []
+
+    class FakeScheduler:
+        async def nbytes(self, **_):
+            return sizes
+
+        scatter = None
+
+        async def gather(self, keys):
+            under_way.update((key, sizes[key]) for key in keys)
+            seen.append(set(under_way))
+            for _ in range(10):  # of others' turns
+                await asyncio.sleep(0)
+            for key in keys:
+                del under_way[key]
+            return {"status": "OK", "data": dict.fromkeys(keys)}
+
+    reply = await Relay(FakeScheduler()).gather(keys=list(sizes))
+    assert reply == {"status": "OK", "data": dict.fromkeys(sizes)}
+    assert all(
+        sum(sizes[key] for key in keys) <= 2 * part or len(keys) == 1 for keys in seen
+    )
+    assert {"b"} in seen and {"c", "d"} in seen
+
+
 async def test_a_client_scatters_in_parts():
     async with cluster() as (scheduler, client):
         calls = watch(scheduler, "scatter")

@@ -3,13 +3,15 @@
 A scheduler that relays what a client gathers or scatters holds all of one request at
 once, and what all clients ask for is as much as they ask for. So a client asks for no
 more than a part at a time, two parts being under way: whatever the scheduler is, and
-whatever the workers are. A value goes in one piece, however large it is.
+whatever the workers are. A value goes in one piece, however large it is, but then
+nothing else is under way.
 
 Dask calls what it finds as attributes of the client's scheduler; ours are put there.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import Any
 
 from spillway.dask import manifest, switches
@@ -19,6 +21,7 @@ OFF_WITH = (switches.ALL, switches.TRANSPORT)
 
 PART_BYTES = 32 << 20
 AT_ONCE = 2
+UNDER_WAY_BYTES = AT_ONCE * PART_BYTES
 
 _installed: dict[Any, Any] = {}
 """By client, what it calls its scheduler by."""
@@ -63,10 +66,12 @@ class Relay:
         data: dict[Any, Any] = {}
         failed: list[Any] = []
         parts = parts_of(sizes)
+        way = Way(UNDER_WAY_BYTES)
 
         async def ask() -> None:
             for part in parts:  # the next one of all who ask
-                reply = await self._gather(keys=part, **options)
+                async with way.taken(sum(max(0, sizes[key]) for key in part)):
+                    reply = await self._gather(keys=part, **options)
                 if reply["status"] == "OK":
                     data.update(reply["data"])
                 else:
@@ -100,6 +105,30 @@ class Relay:
             return await self._nbytes(keys=keys, summary=False)
         except KeyError:  # the scheduler does not know one, as its gather says properly
             return dict.fromkeys(keys, 0)
+
+
+class Way:
+    """Room for so many bytes under way, or for what is larger if nothing else is; in
+    the order in which they come."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._whole = self._free = nbytes
+        self._changed = asyncio.Condition()
+        self._turn = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, nbytes: int) -> AsyncIterator[None]:
+        """Wait for the room, and have it within."""
+        nbytes = min(nbytes, self._whole)
+        async with self._turn, self._changed:
+            await self._changed.wait_for(lambda: nbytes <= self._free)
+            self._free -= nbytes
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._free += nbytes
+                self._changed.notify_all()
 
 
 async def _all_or_none(coroutines: Iterable[Coroutine]) -> None:

@@ -168,6 +168,10 @@ ROWS = {
         )
         for data in ("numeric", "text")
     },
+    "shuffled_more": Row(
+        ["shuffled.py", "--more-gb", "4", "--memory", "9GiB"],
+        {"s_per_gb": (LOWER + ABSOLUTE, 1.5, 0.8)},
+    ),
     "shuffled_tasks": _of_workers(
         ["shuffled.py", "--stock-method", "tasks"],
         {"seconds": (LOWER, 1 / 1.5, 1 / 2.5)},

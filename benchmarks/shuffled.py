@@ -3,7 +3,9 @@ fresh workers, and later ones.
 
     python benchmarks/shuffled.py --plane stock|spillway [--data numeric|text]
         [--buffer auto|memory|disk] [--stock-method p2p|tasks] [--gb 1] [--later 3]
+        [--more-gb 4]
 
+`--more-gb` shuffles so much instead, once, beside `--gb`: what a GB more takes.
 Stock's P2P always keeps rows on disk. `--stock-method tasks` has stock use Dask's older
 shuffle.
 """
@@ -70,6 +72,15 @@ def assert_engine(client: Any, plane: str, runs: int) -> None:
         assert figures["shuffle"]["runs"] == runs, f"{address}: {figures['shuffle']}"
 
 
+def marginal(options: argparse.Namespace) -> dict[str, float]:
+    """Seconds that each GB above the first ones takes, in fresh workers."""
+    options.later = 0
+    less = measure(options)["seconds"], options.gb
+    options.gb = options.more_gb
+    more = measure(options)["seconds"], options.gb
+    return {"s_per_gb": (more[0] - less[0]) / (more[1] - less[1])}
+
+
 def measure(options: argparse.Namespace) -> dict[str, float]:
     import dask.dataframe as dd
     from distributed import wait
@@ -103,12 +114,14 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             del shuffled
         assert_engine(client, options.plane, options.later + 1)
     size = options.gb * 1e9
-    return {
+    figures = {
         "seconds": seconds[0],
-        "later_seconds": statistics.median(seconds[1:]),
         "cpu_s_per_gb": cpu / options.gb,
         "growth_over_data": growth / size,
     }
+    if options.later:
+        figures["later_seconds"] = statistics.median(seconds[1:])
+    return figures
 
 
 def main() -> None:
@@ -119,6 +132,7 @@ def main() -> None:
     parser.add_argument("--stock-method", choices=["p2p", "tasks"], default="p2p")
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--later", type=int, default=3)
+    parser.add_argument("--more-gb", type=float)
     parser.add_argument("--memory", default="6GiB")
     options = parser.parse_args()
     settings = {
@@ -128,7 +142,7 @@ def main() -> None:
         "spillway.shuffle.buffer": options.buffer,
     }
     with dask.config.set(settings):
-        print(json.dumps(measure(options)))
+        print(json.dumps((marginal if options.more_gb else measure)(options)))
 
 
 if __name__ == "__main__":

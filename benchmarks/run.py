@@ -117,6 +117,17 @@ ROWS = {
         ["receiver_memory.py"],
         {"peak_over_payload": (LOWER + ABSOLUTE, 1.02, None)},
     ),
+    "plain_values": _of_workers(
+        ["plain_values.py"],
+        {
+            "integers_cpu_s": (LOWER, 0.1, 0.02),
+            "integers_frames": (LOWER + ABSOLUTE, 10, None),
+            "floats_cpu_s": (LOWER, 0.1, 0.02),
+            "floats_frames": (LOWER + ABSOLUTE, 10, None),
+            "arrays_cpu_s": (LOWER, 1.0, 0.5),
+            "nested_cpu_s": (LOWER, 1.0, 0.5),
+        },
+    ),
     "cpu_per_gb": Row(["cpu_per_gb.py"], {"cpu_s_per_gb": (LOWER, 1.0, 0.6)}),
     "spilled_send": _of_workers(
         ["spilled_send.py"],

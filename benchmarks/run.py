@@ -373,7 +373,13 @@ With fewer than {LEAST_PAIRS} pairs a row is open, whatever they say.
 Rounds of an earlier version, which had no threads and sent all by TCP, are in
 benchmarks/results/0.1.0/, those of one whose stores took to disk also what a task
 waited for in benchmarks/results/all_to_disk/, and those of one that sent by the stream
-what it had on disk in benchmarks/results/by_stream/.
+what it had on disk in benchmarks/results/by_stream/. Two of shuffles from before memory
+moved (decisions/0028) are in benchmarks/results/fresh_pages/.
+
+The rows of shuffles ran at the highest priority (`nice -n -15`, without autogroups)
+while other work was on the machine at the lowest; the load is in the rounds. Memory
+that was free for a while costs more there, as its host has taken it: the rounds of a
+row differ by that, on both planes.
 
 Machine: {os.cpu_count()} virtual cores, {platform.machine()}, Linux
 {platform.release()}, Python {platform.python_version()}, congestion control

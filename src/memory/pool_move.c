@@ -1,56 +1,61 @@
 /* How free pages serve a need that is elsewhere: they move under its addresses. A page
  * that moves is neither cleared nor faulted in again, which is most of what memory
  * costs; a move is a system call of microseconds. */
-#include <errno.h>
-
 #include "memory/freed_pages.h"
 #include "memory/region_pool_state.h"
 #include "platform/memory_map.h"
 
 static const size_t HUGE = SPW__HUGE_PAGE_BYTES;
 
-/* Below that a fault costs as little. */
+/* What is to be moved is so much, or finding and moving it costs more than faults. */
 static const size_t MOVES_FROM_BYTES = (size_t)64 << 10;
 /* Smaller items serve their own size: a mapping would need too many of them. */
 static const size_t ITEMS_FROM_BYTES = (size_t)256 << 10;
 /* Each move leaves a mapping, of which Linux lets a process have 65,530: none is
  * smaller than this part of what the pool holds. */
 static const uint64_t MAPPINGS_MAX = 16384;
+/* Nor than this, which faults in as fast as it moves. */
+static const size_t LEAST_MAPPING_BYTES = (size_t)16 << 10;
 
-/* With the lock held. */
+/* The least that is moved. With the lock held. */
+static size_t least_bytes(const spw__region_pool *pool)
+{
+    uint64_t part = pool->held_bytes / MAPPINGS_MAX;
+    return part > LEAST_MAPPING_BYTES ? (size_t)part : LEAST_MAPPING_BYTES;
+}
+
+/* Where pages are larger than most systems', not every item of a slab is of whole ones.
+ * With the lock held. */
 static bool is_movable(const spw__region_pool *pool, size_t size)
 {
-    return size >= MOVES_FROM_BYTES && size >= pool->held_bytes / MAPPINGS_MAX;
+    return size >= MOVES_FROM_BYTES && size >= least_bytes(pool) &&
+           size % spw__memory_page_bytes() == 0;
 }
 
 /* How pages leave their old addresses. */
 typedef struct way_out {
     int (*move)(void *from, size_t size, void *to);
-    void (*give_back)(void *from, size_t size); /* if they cannot be moved */
+    void (*give_back)(void *from, size_t size); /* if they are not moved */
 } way_out;
 
 static const way_out UNMAPPED = {spw__memory_move, spw__memory_unmap};
 static const way_out STILL_MAPPED = {spw__memory_move_pages, spw__memory_discard};
 
-/* What is several mappings cannot move together, but its halves perhaps. What does not
- * move at all is given back, and is fresh in its new place. */
-static void move(const way_out *way, char *from, size_t size, char *to)
+/* Mapping by mapping. What is too small, having been cut at an end of an earlier move,
+ * or does not move, is given back, and is fresh in its new place: or else mappings
+ * would be cut smaller by each move, and grow in number. */
+static void move(const spw__region_pool *pool, const way_out *way, size_t least,
+                 char *from, size_t size, char *to)
 {
-    int answer = way->move(from, size, to);
-    if (answer == 0)
-        return;
-    size_t half = (size / 2) & ~(spw__memory_page_bytes() - 1);
-    if (answer != -EFAULT || half < MOVES_FROM_BYTES) {
-        way->give_back(from, size);
-        return;
+    uint64_t moved = 0;
+    for (size_t at = 0, part; at < size; at += part) {
+        part = spw__memory_mapping_part(from + at, size - at);
+        if (part >= least && way->move(from + at, part, to + at) == 0)
+            moved += part;
+        else
+            way->give_back(from + at, part);
     }
-    move(way, from, half, to);
-    move(way, from + half, size - half, to + half);
-}
-
-static void count_moved(const spw__region_pool *pool, size_t size)
-{
-    spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, size);
+    spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, moved);
 }
 
 /* From the cache under a new mapping
@@ -61,11 +66,12 @@ static size_t whole_pages(size_t size)
     return size & ~(HUGE - 1);
 }
 
-static bool take_oldest(spw__region_pool *pool, spw__range *ret_range, bool *ret_moves)
+static bool take_oldest(spw__region_pool *pool, spw__range *ret_range,
+                        size_t *ret_least)
 {
     spw__pool_lock(pool);
     bool is_there = spw__range_cache_take_oldest(&pool->large, ret_range);
-    *ret_moves = is_there && is_movable(pool, ret_range->size);
+    *ret_least = least_bytes(pool);
     spw__pool_unlock(pool);
     return is_there;
 }
@@ -96,19 +102,17 @@ static void unmap(spw__region_pool *pool, char *start, size_t size)
 static size_t move_ranges(spw__region_pool *pool, char *mapping, size_t size,
                           spw_charge charge, size_t *used)
 {
-    size_t moved = 0;
+    size_t moved = 0, least;
     spw__range range;
-    bool moves;
-    while (*used < size && take_oldest(pool, &range, &moves)) {
+    while (*used < size && take_oldest(pool, &range, &least)) {
         size_t wanted = size - *used;
         if (range.size > whole_pages(wanted + HUGE - 1))
             put_surplus(pool, &range, whole_pages(wanted + HUGE - 1));
         *used += range.size;
         size_t bytes = range.size < wanted ? range.size : wanted;
-        if (!moves)
+        if (bytes < least)
             bytes = 0;
-        if (bytes > 0)
-            move(&UNMAPPED, range.start, bytes, mapping + moved);
+        move(pool, &UNMAPPED, least, range.start, bytes, mapping + moved);
         spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
         moved += bytes;
         if (range.size > bytes)
@@ -119,17 +123,19 @@ static size_t move_ranges(spw__region_pool *pool, char *mapping, size_t size,
 
 /* A free item that has memory, of the largest there are, if it is worth moving.
  * Returns: its address, in *ret_slab whose it is; NULL when there is none. */
-static char *take_warm_item(spw__region_pool *pool, spw__slab **ret_slab)
+static char *take_warm_item(spw__region_pool *pool, spw__slab **ret_slab,
+                            size_t *ret_least)
 {
     char *item = NULL;
     spw__pool_lock(pool);
+    *ret_least = least_bytes(pool);
     for (unsigned c = SPW__SLAB_CLASS_COUNT; c-- > 0 && item == NULL;) {
         spw__slab *slab = pool->slabs.classes[c].warm;
         size_t bytes = spw__slab_class_bytes(c);
         bool is_warm;
-        if (bytes < ITEMS_FROM_BYTES || !is_movable(pool, bytes))
+        if (bytes < ITEMS_FROM_BYTES)
             break;
-        if (slab == NULL)
+        if (slab == NULL || !is_movable(pool, bytes))
             continue;
         item = spw__slab_take(slab, &is_warm);
         pool->warm_bytes -= slab->item_bytes;
@@ -145,13 +151,13 @@ static char *take_warm_item(spw__region_pool *pool, spw__slab **ret_slab)
 static size_t move_items(spw__region_pool *pool, char *mapping, size_t size,
                          spw_charge charge)
 {
-    size_t moved = 0;
+    size_t moved = 0, least;
     spw__slab *slab;
     char *item;
-    while (moved < size && (item = take_warm_item(pool, &slab)) != NULL) {
+    while (moved < size && (item = take_warm_item(pool, &slab, &least)) != NULL) {
         size_t room = size - moved, whole = slab->item_bytes;
         size_t bytes = whole < room ? whole : room;
-        move(&STILL_MAPPED, item, bytes, mapping + moved);
+        move(pool, &STILL_MAPPED, least, item, bytes, mapping + moved);
         spw__pool_put_cold(pool, slab, item);
         spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
         spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, whole - bytes);
@@ -170,7 +176,6 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
     size_t moved = move_ranges(pool, mapping, size, charge, &used);
     if (used < size)
         moved += move_items(pool, mapping + moved, size - used, charge);
-    count_moved(pool, moved);
     return moved;
 }
 
@@ -193,8 +198,10 @@ char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge cha
 
 void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to)
 {
-    move(&UNMAPPED, from, size, to);
-    count_moved(pool, size);
+    spw__pool_lock(pool);
+    size_t least = least_bytes(pool);
+    spw__pool_unlock(pool);
+    move(pool, &UNMAPPED, least, from, size, to);
 }
 
 /* From live regions to the cache
@@ -219,6 +226,7 @@ bool spw__freed_pages_take(spw__freed_pages *pages, char *from, size_t size,
     if (pool == NULL || size > pages->room - pages->used)
         return false;
     spw__pool_lock(pool);
+    size_t least = least_bytes(pool);
     bool moves = is_movable(pool, size);
     /* The region that they leave is taken for whole, when it goes. */
     if (moves)
@@ -226,9 +234,8 @@ bool spw__freed_pages_take(spw__freed_pages *pages, char *from, size_t size,
     spw__pool_unlock(pool);
     if (!moves)
         return false;
-    move(&STILL_MAPPED, from, size, pages->start + pages->used);
+    move(pool, &STILL_MAPPED, least, from, size, pages->start + pages->used);
     spw_budget_move(pages->context->budget, charge, SPW_CHARGE_POOLED, size);
-    count_moved(pool, size);
     pages->used += size;
     return true;
 }

@@ -20,9 +20,15 @@ size_t spw__memory_page_bytes(void);
 int spw__memory_map(size_t size, spw__page_kind pages, void **ret_data);
 /* Give back any range of whole pages that was mapped, or several that touch. */
 void spw__memory_unmap(void *data, size_t size);
+/* The kernel has what is mapped in mappings, which it joins and cuts as it likes.
+ * Returns: how many of size bytes (> 0), whole pages that are mapped and not touched
+ * meanwhile, are of the first one. */
+size_t spw__memory_mapping_part(void *data, size_t size);
 /* Move the memory of whole pages, of one mapping, to where other pages are mapped,
- * whose memory goes. Its old addresses are mapped no more. Returns: 0, or a negative
- * errno, and nothing has changed but that the memory of the other pages may be gone. */
+ * whose memory goes. Of several mappings some may have moved when it fails, and a Linux
+ * before 6.17 has then unmapped the other pages, where anybody may map since. The old
+ * addresses are mapped no more. Returns: 0, or a negative errno, and nothing has
+ * changed. */
 int spw__memory_move(void *from, size_t size, void *to);
 /* The same, but the old addresses stay mapped, and read as zero. Errors: -EINVAL on a
  * Linux before 5.7. */

@@ -2,6 +2,7 @@
 #include "platform/memory_map.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -53,6 +54,29 @@ void spw__memory_unmap(void *data, size_t size)
      * may, it refuses to make two of one. The memory goes all the same, and what is
      * left are addresses. */
     spw__memory_discard(data, size);
+}
+
+/* Several mappings cannot grow, and the kernel says so before it looks for room. */
+static bool is_one_mapping(char *data, size_t size)
+{
+    size_t page = spw__memory_page_bytes();
+    if (mremap(data, size, size + page, 0) == MAP_FAILED)
+        return errno != EFAULT;
+    spw__memory_unmap(data + size, page);
+    return true;
+}
+
+size_t spw__memory_mapping_part(void *data, size_t size)
+{
+    if (is_one_mapping(data, size))
+        return size;
+    size_t page = spw__memory_page_bytes(), part = page, step = 16 * page;
+    for (; part + step < size && is_one_mapping(data, part + step); step *= 2)
+        part += step;
+    for (; step >= page; step /= 2)
+        if (part + step < size && is_one_mapping(data, part + step))
+            part += step;
+    return part;
 }
 
 static int move(void *from, size_t size, void *to, int flags)

@@ -1,6 +1,8 @@
 #include "spillway/buffer.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -491,6 +493,72 @@ static void nobody_writes_what_is_anothers(void **state)
     counted_context_close(&counted);
 }
 
+static size_t count_mappings(void)
+{
+    static char text[1 << 16];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    size_t count = 0, read;
+    while ((read = fread(text, 1, sizeof text, maps)) > 0)
+        for (size_t i = 0; i < read; i++)
+            count += text[i] == '\n';
+    fclose(maps);
+    return count;
+}
+
+static void touch(spw_buffer *buffer)
+{
+    char *data = spw_buffer_data(buffer);
+    for (size_t at = 0; at < spw_buffer_size(buffer); at += 128 * KIB)
+        data[at] = 1;
+}
+
+/* Shuffles one after another, each with shards of another size, so that what one left
+ * is cut anew in the next. */
+static void mappings_do_not_grow_in_number(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4, PIECES = 128, PARTITIONS = 64, MAPPINGS_MAX = 20000 };
+    static spw_buffer *pieces[PIECES];
+    counted_context counted;
+    counted_context_open_pool(&counted, 0);
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0); /* touched: a page */
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t shard = (144 + 28 * round % 64) * KIB;
+        spw_buffer *before = NULL, *partition;
+        for (size_t i = 0; i < PIECES; i++) {
+            assert_ok(spw_buffer_create(counted.context, PARTITIONS * shard,
+                                        SPW_CHARGE_HELD, &pieces[i], NULL));
+            touch(pieces[i]);
+        }
+        for (size_t p = 0; p < PARTITIONS; p++) {
+            spw__freed_pages pages;
+            assert_ok(spw_buffer_create(counted.context, PIECES * shard,
+                                        SPW_CHARGE_HELD, &partition, NULL));
+            touch(partition);
+            spw__freed_pages_open(counted.context, PIECES * shard, &pages);
+            for (size_t i = 0; i < PIECES; i++)
+                (void)spw__buffer_discard(pieces[i], p * shard, (p + 1) * shard,
+                                          &pages);
+            spw__freed_pages_close(&pages);
+            spw_buffer_unref(before);
+            before = partition;
+            if (p % 16 == 8)
+                assert_in_range(count_mappings(), 1, MAPPINGS_MAX);
+        }
+        spw_buffer_unref(before);
+        for (size_t i = 0; i < PIECES; i++)
+            spw_buffer_unref(pieces[i]);
+    }
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
+    spw_figures figures;
+    spw_context_read_figures(counted.context, &figures);
+    assert_true(figures.pool_bytes_moved > (uint64_t)PIECES * PARTITIONS * 128 * KIB);
+    spw_context_trim(counted.context, 0, 0, NULL);
+    counted_context_check_uncharged(&counted);
+    counted_context_close(&counted);
+}
+
 static void other_memory_is_not_discarded(void **state)
 {
     (void)state;
@@ -519,6 +587,7 @@ int main(void)
         cmocka_unit_test(pages_that_do_not_move_are_lost_to_nobody),
         cmocka_unit_test(a_child_lets_go_of_what_has_holes),
         cmocka_unit_test(nobody_writes_what_is_anothers),
+        cmocka_unit_test(mappings_do_not_grow_in_number),
         cmocka_unit_test(other_memory_is_not_discarded),
         cmocka_unit_test(a_place_is_given_up_behind_the_memory),
         cmocka_unit_test(our_own_memory_is_aligned_charged_and_writeable),

@@ -162,6 +162,39 @@ static void moved_pages_leave_zeros(void **state)
     spw__memory_unmap(to, 2 * MIB);
 }
 
+/* Pages that were moved beside others are a mapping of their own. */
+static void mappings_are_told_apart_to_the_page(void **state)
+{
+    (void)state;
+    size_t page = spw__memory_page_bytes();
+    static const size_t PAGES[] = {1, 2, 7, 16, 17, 100};
+    for (size_t i = 0; i < COUNT_OF(PAGES); i++) {
+        void *from, *to;
+        size_t first = 40 * page, size = PAGES[i] * page;
+        assert_int_equal(spw__memory_map(2 * MIB, SPW__PAGES_HUGE, &from), 0);
+        assert_int_equal(spw__memory_map(2 * MIB, SPW__PAGES_HUGE, &to), 0);
+        char *data = to;
+        memset(from, 7, 2 * MIB);
+        memset(to, 8, 2 * MIB);
+        assert_int_equal(spw__memory_move_pages(from, size, data + first), 0);
+        assert_int_equal(spw__memory_mapping_part(data, 2 * MIB), first);
+        assert_int_equal(spw__memory_mapping_part(data, first), first);
+        assert_int_equal(spw__memory_mapping_part(data + page, 2 * MIB - page),
+                         first - page);
+        assert_int_equal(spw__memory_mapping_part(data + first, 2 * MIB - first), size);
+        size_t rest = 2 * MIB - first - size;
+        assert_int_equal(spw__memory_mapping_part(data + first + size, rest), rest);
+        assert_int_equal(resident_pages(data, 2 * MIB), 2 * MIB / page);
+        assert_int_equal(data[first], 7);
+        /* What is asked about has not grown. */
+        spw__memory_unmap(data + first + size, rest);
+        assert_int_equal(spw__memory_mapping_part(data + first, size), size);
+        assert_int_equal(resident_pages(data + first + size, page), SIZE_MAX);
+        spw__memory_unmap(data, first + size);
+        spw__memory_unmap(from, 2 * MIB);
+    }
+}
+
 static void what_cannot_be_mapped_is_said(void **state)
 {
     (void)state;
@@ -219,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_part_can_be_unmapped),
         cmocka_unit_test(what_is_moved_is_there_and_nowhere_else),
         cmocka_unit_test(moved_pages_leave_zeros),
+        cmocka_unit_test(mappings_are_told_apart_to_the_page),
         cmocka_unit_test(what_cannot_be_mapped_is_said),
         cmocka_unit_test(at_the_limit_of_mappings_the_memory_goes_all_the_same),
     };

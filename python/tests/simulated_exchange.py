@@ -35,7 +35,7 @@ from distributed.shuffle._exceptions import P2PConsistencyError
 from distributed.shuffle._shuffle import DataFrameShuffleSpec
 
 import simulated_loop
-from comm_pairs import charged, open_descriptors
+from comm_pairs import charged
 from simulated_cluster import Cluster, Execution, FailedBehind, Worker
 from simulated_disk import NamelessFile, Partitions
 from simulated_weather import Weather
@@ -382,7 +382,7 @@ def simulate(seed: int) -> Simulation:
     if any(charged().values()):
         gc.collect()  # what was there before, in cycles
     figures, state = shuffle_figures.read(), chance.getstate()
-    held, files = charged(), open_descriptors()
+    held = charged()
     with tempfile.TemporaryDirectory() as place:
         simulation = Simulation(seed, Path(place))
         chance.seed(seed)  # Dask waits by it between two tries
@@ -396,13 +396,22 @@ def simulate(seed: int) -> Simulation:
     for name in ("open_runs", "memory_bytes", "disk_bytes"):
         if now[name] != figures[name]:
             raise Wrong(f"{name} is {now[name]}, and was {figures[name]}")
-    if len(open_descriptors()) != len(files):
-        raise Wrong("files are open that were not")
+    if files := open_files_of(place):
+        raise Wrong(f"{files} are open")
     if charged() != held:
         gc.collect()  # errors and the frames that they came through
     if charged() != held:
         raise Wrong(f"the budget has {charged()}, and had {held}")
     return simulation
+
+
+def open_files_of(directory: str) -> list[str]:
+    """Those that this process has open, also if they have no name any more."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # of listdir itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [file for file in found if file.startswith(directory)]
 
 
 @contextlib.contextmanager

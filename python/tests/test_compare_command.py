@@ -38,7 +38,7 @@ def stock_python(tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     links = home / "links"
     links.mkdir()
-    for packages in map(Path, site.getsitepackages()):
+    for packages in filter(Path.is_dir, map(Path, site.getsitepackages())):
         for one in packages.iterdir():
             if "spillway" not in one.name:
                 (links / one.name).symlink_to(one)

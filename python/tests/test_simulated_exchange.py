@@ -5,7 +5,6 @@ from collections import Counter
 from unittest import mock
 
 import pytest
-from distributed.shuffle import _worker_plugin
 
 import simulated_exchange
 from simulated_disk import Partitions
@@ -85,16 +84,6 @@ def leaves_a_file_open():
     return mock.patch.object(shuffle_again.KeptFrames, "close", lambda self: None)
 
 
-def takes_what_is_for_another_run():
-    async def receive(plugin, shuffle_id, run_id, data):
-        run = plugin.shuffle_runs._active_runs.get(shuffle_id)
-        run = run or await plugin._get_shuffle_run(shuffle_id, run_id)
-        return await run.receive(data)
-
-    plugin = _worker_plugin.ShuffleWorkerPlugin
-    return mock.patch.object(plugin, "shuffle_receive", receive)
-
-
 def waits_for_ever_once_it_is_closed():
     async def close(outbox):
         outbox._queues.clear()
@@ -120,7 +109,6 @@ BROKEN = {
     compares_nothing: {"forgotten": 0.3},
     orders_inputs_backwards: {},
     leaves_a_file_open: {"fails_behind": 0.5},
-    takes_what_is_for_another_run: {"late": 0.3, "fails_behind": 0.5},
     waits_for_ever_once_it_is_closed: {"disk_bytes": 1},
     fails_as_if_it_were_not_reached: {"disk_bytes": 5000},
 }

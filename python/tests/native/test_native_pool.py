@@ -42,7 +42,9 @@ def whole_buffers(frames):
 
 def test_memory_is_recycled_and_given_back(pair):
     near, far = pair
+    gc.collect()
     _native.trim(0, 0)
+    idle = pooled()  # what is rounded up of what lives from before
     frames = [b"head", *value([some_bytes(4 * MIB)], [some_bytes(64 * KIB)])]
     transfer(near, far, frames)
     assert pooled() >= 4 * MIB + 64 * KIB
@@ -56,7 +58,7 @@ def test_memory_is_recycled_and_given_back(pair):
     del message
     assert pooled() >= 4 * MIB + 64 * KIB
     _native.trim(0, 0)
-    assert pooled() == 0
+    assert pooled() <= idle
 
 
 def test_nothing_is_cached_in_a_process_over_its_limit(pair):

@@ -58,8 +58,7 @@ static void move(const spw__region_pool *pool, const way_out *way, size_t least,
     spw__count(pool->context, SPW__FIGURE_POOL_BYTES_MOVED, moved);
 }
 
-/* From the cache under a new mapping
- * --------------------------------------------------- */
+/* From the cache under a new mapping ----------------------------------------------- */
 
 static size_t whole_pages(size_t size)
 {
@@ -89,15 +88,6 @@ static void put_surplus(spw__region_pool *pool, spw__range *range, size_t bytes)
         range->size += surplus.size;
 }
 
-static void unmap(spw__region_pool *pool, char *start, size_t size)
-{
-    spw__memory_unmap(start, size);
-    spw__pool_lock(pool);
-    pool->held_bytes -= size;
-    spw__pool_unlock(pool);
-    spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, size);
-}
-
 /* Returns: how many bytes were moved; *used is raised by what left the cache. */
 static size_t move_ranges(spw__region_pool *pool, char *mapping, size_t size,
                           spw_charge charge, size_t *used)
@@ -116,7 +106,7 @@ static size_t move_ranges(spw__region_pool *pool, char *mapping, size_t size,
         spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
         moved += bytes;
         if (range.size > bytes)
-            unmap(pool, range.start + bytes, range.size - bytes);
+            spw__pool_unmap(pool, range.start + bytes, range.size - bytes);
     }
     return moved;
 }
@@ -158,14 +148,11 @@ static size_t move_items(spw__region_pool *pool, char *mapping, size_t size,
         size_t room = size - moved, whole = slab->item_bytes;
         size_t bytes = whole < room ? whole : room;
         move(pool, &STILL_MAPPED, least, item, bytes, mapping + moved);
-        spw__pool_put_cold(pool, slab, item);
+        spw__pool_put_cold(pool, slab, item, whole - bytes);
         spw_budget_move(pool->context->budget, SPW_CHARGE_POOLED, charge, bytes);
         spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, whole - bytes);
         moved += bytes;
     }
-    spw__pool_lock(pool);
-    pool->held_bytes += moved; /* put_cold has taken all of them for gone */
-    spw__pool_unlock(pool);
     return moved;
 }
 
@@ -179,8 +166,7 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
     return moved;
 }
 
-/* From the cache to an item of a slab
- * --------------------------------------------------- */
+/* From the cache to an item of a slab ---------------------------------------------- */
 
 char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge charge)
 {
@@ -204,8 +190,7 @@ void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to)
     move(pool, &UNMAPPED, least, from, size, to);
 }
 
-/* From live regions to the cache
- * ------------------------------------------------------- */
+/* From live regions to the cache --------------------------------------------------- */
 
 void spw__freed_pages_open(spw_context *context, size_t room,
                            spw__freed_pages *ret_pages)

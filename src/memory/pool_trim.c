@@ -1,6 +1,6 @@
 /* How memory leaves the pool: because it has been idle, or because somebody is short of
- * it. It is first taken out of the pool like any region, so that the
- * system call can be made without the lock. */
+ * it. It is first taken out of the pool like any region, so that the system call can be
+ * made without the lock. */
 #include "spillway/pool.h"
 
 #include "memory/region_pool_state.h"
@@ -34,19 +34,13 @@ static void note_age(trim_pass *pass, uint64_t age_ms)
         pass->oldest_ms = age_ms;
 }
 
-/* Give the oldest range back. Entered and left with the lock held. */
-static bool unmap_oldest(spw__region_pool *pool, uint64_t *ret_bytes)
+void spw__pool_unmap(spw__region_pool *pool, char *start, size_t size)
 {
-    spw__range range;
-    if (!spw__range_cache_take_oldest(&pool->large, &range))
-        return false;
-    pool->held_bytes -= range.size;
-    spw__pool_unlock(pool);
-    spw__memory_unmap(range.start, range.size);
-    uncharge(pool, range.size);
-    *ret_bytes = range.size;
+    spw__memory_unmap(start, size);
     spw__pool_lock(pool);
-    return true;
+    pool->held_bytes -= size;
+    spw__pool_unlock(pool);
+    uncharge(pool, size);
 }
 
 /* Entered and left with the lock held. */
@@ -55,12 +49,15 @@ static void trim_ranges(spw__region_pool *pool, trim_pass *pass)
     while (pool->large.count > 0 && !is_enough(pool, pass)) {
         uint64_t since_ms = spw__range_cache_oldest_ms(&pool->large);
         uint64_t age_ms = pass->now_ms > since_ms ? pass->now_ms - since_ms : 0;
-        uint64_t bytes;
         if (age_ms < pass->older_than_ms) {
             note_age(pass, age_ms);
             return;
         }
-        (void)unmap_oldest(pool, &bytes);
+        spw__range range;
+        (void)spw__range_cache_take_oldest(&pool->large, &range); /* there is one */
+        spw__pool_unlock(pool);
+        spw__pool_unmap(pool, range.start, range.size);
+        spw__pool_lock(pool);
     }
 }
 

@@ -112,20 +112,23 @@ bool spw__range_cache_take(spw__range_cache *cache, size_t size, spw__range *ret
     return true;
 }
 
-static size_t oldest(const spw__range_cache *cache)
+/* The oldest range of size bytes or more; behind the last when there is none. */
+static size_t oldest(const spw__range_cache *cache, size_t size)
 {
-    size_t found = 0;
-    for (size_t i = 1; i < cache->count; i++)
-        if (cache->ranges[i].idle_since_ms < cache->ranges[found].idle_since_ms)
+    size_t found = cache->count;
+    for (size_t i = 0; i < cache->count; i++)
+        if (cache->ranges[i].size >= size &&
+            (found == cache->count ||
+             cache->ranges[i].idle_since_ms < cache->ranges[found].idle_since_ms))
             found = i;
     return found;
 }
 
 bool spw__range_cache_take_oldest(spw__range_cache *cache, spw__range *ret_range)
 {
-    if (cache->count == 0)
+    size_t at = oldest(cache, 0);
+    if (at == cache->count)
         return false;
-    size_t at = oldest(cache);
     *ret_range = cache->ranges[at];
     cache->bytes -= ret_range->size;
     erase(cache, at);
@@ -134,24 +137,20 @@ bool spw__range_cache_take_oldest(spw__range_cache *cache, spw__range *ret_range
 
 char *spw__range_cache_take_end(spw__range_cache *cache, size_t size)
 {
-    size_t found = cache->count;
-    for (size_t i = 0; i < cache->count; i++)
-        if (cache->ranges[i].size >= size &&
-            (found == cache->count ||
-             cache->ranges[i].idle_since_ms < cache->ranges[found].idle_since_ms))
-            found = i;
-    if (found == cache->count)
+    size_t at = oldest(cache, size);
+    if (at == cache->count)
         return NULL;
-    spw__range *range = &cache->ranges[found];
+    spw__range *range = &cache->ranges[at];
     range->size -= size;
     cache->bytes -= size;
     char *start = range->start + range->size;
     if (range->size == 0)
-        erase(cache, found);
+        erase(cache, at);
     return start;
 }
 
 uint64_t spw__range_cache_oldest_ms(const spw__range_cache *cache)
 {
-    return cache->count > 0 ? cache->ranges[oldest(cache)].idle_since_ms : UINT64_MAX;
+    return cache->count > 0 ? cache->ranges[oldest(cache, 0)].idle_since_ms
+                            : UINT64_MAX;
 }

@@ -334,15 +334,11 @@ void spw__pool_keep(spw__region_pool *pool, char *start, size_t size)
     const spw__range range = {start, size, spw__clock_ms()};
     spw__pool_lock(pool);
     bool is_kept = spw__range_cache_put(&pool->large, &range);
-    if (!is_kept)
-        pool->held_bytes -= size;
     spw__pool_unlock(pool);
-    if (is_kept) {
+    if (is_kept)
         spw__pool_watch(pool, size);
-        return;
-    }
-    spw__memory_unmap(start, size);
-    spw_budget_release(pool->context->budget, SPW_CHARGE_POOLED, size);
+    else
+        spw__pool_unmap(pool, start, size);
 }
 
 static void keep_item(spw__region_pool *pool, const spw__region *region)
@@ -392,13 +388,14 @@ char *spw__region_find_pages(const spw_context *context, const spw__region *regi
     return (char *)region->data + (start - (uintptr_t)region->data);
 }
 
-void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item)
+void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item,
+                        size_t gone)
 {
     uint32_t i = (uint32_t)((size_t)(item - slab->memory) / slab->item_bytes);
     const spw__slab_run run = {i, i + 1, 0};
     spw__slab_discard_run(slab, &run);
     spw__pool_lock(pool);
-    pool->held_bytes -= slab->item_bytes;
+    pool->held_bytes -= gone;
     spw__slab_put_run(slab, &run);
     bool is_gone = slab->live == 0 && slab->warm == 0;
     if (is_gone)
@@ -423,7 +420,7 @@ void spw__region_release_part(spw_context *context, const spw__region *region,
         return;
     }
     if (region->source == SPW__REGION_SLAB) {
-        spw__pool_put_cold(pool, region->slab, region->data);
+        spw__pool_put_cold(pool, region->slab, region->data, region->capacity);
     } else {
         spw__memory_unmap(region->data, region->capacity);
         spw__pool_lock(pool);

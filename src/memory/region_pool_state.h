@@ -59,9 +59,13 @@ size_t spw__pool_move_into(spw__region_pool *pool, char *mapping, size_t size,
 char *spw__pool_take_movable(spw__region_pool *pool, size_t size, spw_charge charge);
 /* Move them to where whole pages are mapped. Without the lock held. */
 void spw__pool_move(spw__region_pool *pool, char *from, size_t size, char *to);
-/* An item that was taken comes back without memory, and is counted as held no more.
- * Without the lock held. */
-void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item);
+/* An item that was taken comes back without memory, and gone bytes of it are counted as
+ * held no more. Without the lock held. */
+void spw__pool_put_cold(spw__region_pool *pool, spw__slab *slab, const char *item,
+                        size_t gone);
+/* What is charged as pooled and counted as held goes back to the system. Without the
+ * lock held. */
+void spw__pool_unmap(spw__region_pool *pool, char *start, size_t size);
 /* A range that is charged as pooled and counted as held is cached, or given back where
  * the cache has no room. Without the lock held. */
 void spw__pool_keep(spw__region_pool *pool, char *start, size_t size);

@@ -14,6 +14,7 @@
 #include "memory/range_cache.h"
 #include "platform/memory_map.h"
 #include "platform/process.h"
+#include "regions.h"
 #include "spillway/buffer.h"
 #include "spillway/pool.h"
 #include "testing.h"
@@ -21,27 +22,6 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-
-static spw__region acquire(counted_context *counted, size_t size)
-{
-    spw__region region;
-    assert_ok(
-        spw__region_acquire(counted->context, size, SPW_CHARGE_HELD, &region, NULL));
-    assert_int_equal(region.size, size);
-    return region;
-}
-
-static void release(counted_context *counted, const spw__region *region)
-{
-    spw__region_release(counted->context, region, SPW_CHARGE_HELD);
-}
-
-static spw_figures figures_of(const counted_context *counted)
-{
-    spw_figures figures;
-    spw_context_read_figures(counted->context, &figures);
-    return figures;
-}
 
 static void every_size_is_aligned_and_little_is_wasted(void **state)
 {
@@ -251,175 +231,6 @@ static void the_pool_holds_no_more_than_what_lived_at_a_time(void **state)
     }
     for (int i = 0; i < 8; i++)
         release(&counted, &apart[i]);
-    counted_context_close(&counted);
-}
-
-/* Regions that are cached apart from each other, of so many MiB, filled with their
- * number, the oldest first. */
-static void cache_apart(counted_context *counted, const size_t *mibs, size_t count,
-                        spw__region *between)
-{
-    spw__region regions[4];
-    for (size_t i = 0; i < count; i++) {
-        regions[i] = acquire(counted, mibs[i] * MIB);
-        between[i] = acquire(counted, 2 * MIB);
-        memset(regions[i].data, (int)i + 1, mibs[i] * MIB);
-    }
-    for (size_t i = 0; i < count; i++) {
-        fake_clock_set(1000 + i);
-        release(counted, &regions[i]);
-    }
-    fake_clock_set(0);
-}
-
-static void cached_pages_come_under_new_addresses(void **state)
-{
-    (void)state;
-    static const size_t MIBS[] = {2, 3, 6};
-    counted_context counted;
-    spw__region between[COUNT_OF(MIBS)];
-    counted_context_open_pool(&counted, 0);
-    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
-    int64_t mapped = io_fault_mapped_bytes();
-    spw__region region = acquire(&counted, 7 * MIB);
-    const char *data = region.data;
-    assert_int_equal(data[0], 1);
-    assert_int_equal(data[2 * MIB - 1], 1);
-    assert_int_equal(data[2 * MIB], 2);
-    assert_int_equal(data[5 * MIB - 1], 2);
-    assert_int_equal(data[5 * MIB], 3);
-    assert_int_equal(data[7 * MIB - 1], 3);
-    assert_int_equal(figures_of(&counted).pool_bytes_moved, 7 * MIB);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD),
-                     region.size + 6 * MIB);
-    /* What was not wanted of the third stays. */
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 4 * MIB);
-    assert_int_equal(io_fault_mapped_bytes(), mapped);
-    memset(region.data, 9, region.capacity);
-    release(&counted, &region);
-    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
-        release(&counted, &between[i]);
-    spw_context_trim(counted.context, 0, 0, NULL);
-    counted_context_check_uncharged(&counted);
-    assert_int_equal(io_fault_mapped_bytes(), 0);
-    counted_context_close(&counted);
-}
-
-/* An item of a slab that had no memory has what is cached, from the end of a range. */
-static void cached_pages_come_to_large_items(void **state)
-{
-    (void)state;
-    counted_context counted;
-    counted_context_open_pool(&counted, 0);
-    spw__region large = acquire(&counted, 4 * MIB);
-    memset(large.data, 1, 4 * MIB);
-    release(&counted, &large);
-    int64_t mapped = io_fault_mapped_bytes();
-    spw__region small = acquire(&counted, 60 * KIB); /* is not worth it */
-    assert_int_equal(figures_of(&counted).pool_bytes_moved, 0);
-    spw__region item = acquire(&counted, 1500 * KIB);
-    uint64_t moved = figures_of(&counted).pool_bytes_moved;
-    assert_int_equal(item.source, SPW__REGION_SLAB);
-    assert_int_equal(moved, item.capacity);
-    assert_int_equal(((char *)item.data)[0], 1);
-    assert_int_equal(((char *)item.data)[item.size - 1], 1);
-    memset(item.data, 2, item.capacity);
-    uint64_t charged = counted_context_charged(&counted, SPW_CHARGE_HELD) +
-                       counted_context_charged(&counted, SPW_CHARGE_POOLED);
-    assert_int_equal(charged, 4 * MIB + small.capacity);
-    assert_int_equal(io_fault_mapped_bytes(),
-                     mapped + 2 * (int64_t)SPW__SLAB_BYTES - (int64_t)moved);
-    release(&counted, &small);
-    release(&counted, &item);
-    spw_context_trim(counted.context, 0, 0, NULL);
-    counted_context_check_uncharged(&counted);
-    assert_int_equal(io_fault_mapped_bytes(), 0);
-    counted_context_close(&counted);
-}
-
-/* Where ranges are too few, free items of slabs serve a mapping, the largest first. */
-static void free_items_come_to_a_mapping(void **state)
-{
-    (void)state;
-    static const size_t KIBS[] = {512, 1536, 60, 1536};
-    counted_context counted;
-    spw__region items[COUNT_OF(KIBS)];
-    counted_context_open_pool(&counted, 0);
-    for (size_t i = 0; i < COUNT_OF(KIBS); i++) {
-        items[i] = acquire(&counted, KIBS[i] * KIB);
-        memset(items[i].data, (int)i + 1, KIBS[i] * KIB);
-    }
-    for (size_t i = 0; i < 3; i++)
-        release(&counted, &items[i]);
-    uint64_t pooled = counted_context_charged(&counted, SPW_CHARGE_POOLED);
-    spw__region region = acquire(&counted, 3 * MIB);
-    const char *data = region.data;
-    assert_int_equal(data[0], 2);
-    assert_int_equal(data[1536 * KIB - 1], 2);
-    assert_int_equal(data[1536 * KIB], 1);
-    assert_int_equal(data[2048 * KIB - 1], 1);
-    assert_int_equal(data[2048 * KIB], 0);
-    assert_int_equal(figures_of(&counted).pool_bytes_moved, 2 * MIB);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED),
-                     pooled - 2 * MIB);
-    memset(region.data, 9, region.capacity);
-    assert_int_equal(((char *)items[3].data)[0], 4);
-    /* Of a part of an item the rest is given back. */
-    release(&counted, &items[3]);
-    pooled = counted_context_charged(&counted, SPW_CHARGE_POOLED);
-    spw__region other = acquire(&counted, 2 * MIB);
-    assert_int_equal(((char *)other.data)[0], 4);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED),
-                     pooled - 1536 * KIB);
-    memset(other.data, 9, other.capacity);
-    release(&counted, &other);
-    release(&counted, &region);
-    spw_context_trim(counted.context, 0, 0, NULL);
-    counted_context_check_uncharged(&counted);
-    assert_int_equal(io_fault_mapped_bytes(), 0);
-    counted_context_close(&counted);
-}
-
-static void pages_that_do_not_move_are_fresh(void **state)
-{
-    (void)state;
-    static const size_t MIBS[] = {2, 2, 2};
-    counted_context counted;
-    spw__region between[COUNT_OF(MIBS)];
-    counted_context_open_pool(&counted, 0);
-    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
-    io_fault_arm_call("move", 2, 0);
-    spw__region region = acquire(&counted, 6 * MIB);
-    assert_int_equal(io_fault_calls_of("move"), 3);
-    io_fault_arm(IO_FAULT_NONE, 0, 0);
-    const char *data = region.data;
-    assert_int_equal(data[0], 1);
-    assert_int_equal(data[2 * MIB], 0);
-    assert_int_equal(data[4 * MIB], 3);
-    release(&counted, &region);
-    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
-        release(&counted, &between[i]);
-    counted_context_close(&counted);
-}
-
-/* What is refused by the budget takes nothing along that was cached. */
-static void a_refused_mapping_is_charged_no_more(void **state)
-{
-    (void)state;
-    static const size_t MIBS[] = {2, 2};
-    counted_context counted;
-    spw__region between[COUNT_OF(MIBS)], none = {.size = 77};
-    spw_error error;
-    counted_context_open_pool(&counted, 10 * MIB);
-    cache_apart(&counted, MIBS, COUNT_OF(MIBS), between);
-    assert_status(
-        spw__region_acquire(counted.context, 12 * MIB, SPW_CHARGE_HELD, &none, &error),
-        LIMIT_EXCEEDED);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_HELD), 4 * MIB);
-    assert_int_equal(counted_context_charged(&counted, SPW_CHARGE_POOLED), 0);
-    assert_int_equal(io_fault_mapped_bytes(), 4 * MIB);
-    for (size_t i = 0; i < COUNT_OF(MIBS); i++)
-        release(&counted, &between[i]);
     counted_context_close(&counted);
 }
 
@@ -730,11 +541,6 @@ int main(void)
         cmocka_unit_test(a_failed_mapping_is_tried_again_without_the_cache),
         cmocka_unit_test(what_the_system_does_not_have_is_an_error),
         cmocka_unit_test(the_pool_holds_no_more_than_what_lived_at_a_time),
-        cmocka_unit_test(cached_pages_come_under_new_addresses),
-        cmocka_unit_test(cached_pages_come_to_large_items),
-        cmocka_unit_test(free_items_come_to_a_mapping),
-        cmocka_unit_test(pages_that_do_not_move_are_fresh),
-        cmocka_unit_test(a_refused_mapping_is_charged_no_more),
         cmocka_unit_test(what_does_not_fit_into_the_cache_is_unmapped),
         cmocka_unit_test(a_hundred_thousand_buffers_are_few_mappings),
         cmocka_unit_test(threads_take_give_and_trim_at_a_time),

@@ -75,7 +75,7 @@ def stats() -> dict[str, Any]:
         "same_host": figures.get("same_host", dict.fromkeys(_SAME_HOST, 0)),
         "regions": figures.get("regions", dict.fromkeys(_REGIONS, 0)),
         "budget": figures.get("budget", dict.fromkeys(_BUDGET, 0)),
-        "peak_rss_bytes": _peak_rss_bytes(),
+        "peak_rss_bytes": peak_rss_bytes(),
     }
 
 
@@ -94,13 +94,15 @@ def _own_scheme_is_used() -> bool:
     return registry is not None and "spillway" in registry.backends
 
 
-def _peak_rss_bytes() -> int | None:
-    """The most memory that this process ever had resident, None where the system
-    does not say. Not getrusage(): its maximum is inherited over fork and exec."""
+def peak_rss_bytes(process: int | str = "self") -> int | None:
+    """The most memory that a process ever had resident, None where the system does not
+    say, or it has ended. Not getrusage(): its maximum is inherited over fork and exec.
+    """
+    path = f"/proc/{process}/status"
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        with open(path, encoding="ascii", errors="replace") as status:
             lines = status.readlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     for line in lines:
         if line.startswith("VmHWM:"):

@@ -5,14 +5,22 @@ import pickle
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from frame_shards import Kept
 from spillway.frame_columns import take_apart
 
 N = 23
+
 OWN_MISSING = pd.__version__ < "3"
 """Whether pandas.concat puts NaNs of its own where all items of a piece are missing."""
+
+
+def partition_ids(rows):
+    """Any partitions of so many rows."""
+    some = st.lists(st.integers(0, 2), min_size=rows, max_size=rows)
+    return some.map(lambda ids: np.array(ids, int))
 
 
 def assert_dtype(got, expected):

@@ -1,13 +1,12 @@
 """Arrow's arrays of random types through columns."""
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arrow_samples
-from frame_oracle import assert_same, by_partition
+from frame_oracle import assert_same, by_partition, partition_ids
 from spillway.column_memory import BLOB
 from spillway.frame_columns import take_apart
 
@@ -34,9 +33,7 @@ def frames_and_ids(draw):
         )
         begin = draw(st.integers(0, rows))
         frames.append(frame.iloc[begin:])
-        size = len(frames[-1])
-        some = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
-        ids.append(np.array(some, int))
+        ids.append(draw(partition_ids(len(frames[-1]))))
     return frames, ids
 
 

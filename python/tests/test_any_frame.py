@@ -5,7 +5,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frame_oracle import OWN_MISSING, assert_same, by_partition
+from frame_oracle import OWN_MISSING, assert_same, by_partition, partition_ids
 
 DTYPES = {
     "int64": st.integers(-(2**63), 2**63 - 1),
@@ -83,9 +83,7 @@ def frames_and_ids(draw):
         )
         begin = draw(st.integers(0, rows))
         frames.append(frame.iloc[begin :: draw(st.sampled_from([1, 1, 2, -1]))])
-        size = len(frames[-1])
-        some = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
-        ids.append(np.array(some, int))
+        ids.append(draw(partition_ids(len(frames[-1]))))
     return frames, ids
 
 

@@ -1,9 +1,11 @@
 """stats(): in any process, in plain types."""
 
+import importlib
 import os
 import pickle
 import subprocess
 import sys
+from unittest import mock
 
 import dask
 import distributed
@@ -229,3 +231,11 @@ async def test_says_that_the_scheme_spillway_works_without_enable():
         "spillway.dask.enable() was not called in this process; "
         "what goes by spillway:// is Spillway's"
     )
+
+
+@pytest.mark.parametrize("gone", [FileNotFoundError, ProcessLookupError])
+def test_a_process_that_ends_while_it_is_looked_at_has_no_peak(monkeypatch, gone):
+    """Its file may be open by then."""
+    module = importlib.import_module("spillway.stats")  # its function has that name
+    monkeypatch.setattr(module, "open", mock.Mock(side_effect=gone), raising=False)
+    assert module.peak_rss_bytes(1) is None

@@ -227,13 +227,18 @@ def put_into(page: str, text: str, begin: str, end: str) -> str:
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
-def main(arguments: list[str]) -> int:
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """What the reports are told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tests-from", required=True)
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--docs", type=Path)
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
 
     stock = read_outcomes(options.folder / "stock.jsonl")
     ours = read_outcomes(options.folder / "spillway.jsonl")

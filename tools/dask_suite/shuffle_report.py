@@ -9,7 +9,6 @@ outcomes (stock.jsonl, auto.jsonl, by record_outcomes.py) and which tests shuffl
 with 1 when report.py would, or a test shuffles on stock and not on our engine.
 """
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -170,12 +169,7 @@ def result(
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tests-from", required=True)
-    parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--docs", type=Path)
-    options = parser.parse_args(arguments)
+    options = suite_report.parse(arguments)
 
     runs = {name: read_run(options.folder, name) for name in ("stock", *BUFFERS)}
     listed = suite_report.read_cannot_hold(CANNOT_HOLD.read_text(encoding="utf-8"))

@@ -7,9 +7,10 @@ process is the client, whatever else runs in it.
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
+
+from spillway.stats import peak_rss_bytes
 
 CLIENT, SCHEDULER, WORKER = "client", "scheduler", "worker"
 _ROLE_OF = (("worker", WORKER), ("scheduler", SCHEDULER), ("nanny", WORKER))
@@ -35,13 +36,14 @@ class TreeWatch:
         """Look at the CPU time and the peak of each."""
         for process in processes:
             # Some end meanwhile.
-            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+            with contextlib.suppress(psutil.NoSuchProcess):
                 if process not in self._used:
                     self._used[process] = _Used(process.ppid())
                 used = self._used[process]
                 times = process.cpu_times()
                 used.cpu_s = times.user + times.system
-                used.peak_bytes = max(used.peak_bytes, _peak_bytes(process.pid))
+                peak = peak_rss_bytes(process.pid) or 0  # of one not waited for yet
+                used.peak_bytes = max(used.peak_bytes, peak)
 
     def sample_memory(self, processes: Iterable[psutil.Process]) -> None:
         """Look at the memory of all, for which the system walks through all of it."""
@@ -90,11 +92,3 @@ def _role(
         passed.add(pid)  # a pid can be used again
         pid = parents[pid]
     return CLIENT
-
-
-def _peak_bytes(pid: int) -> int:
-    """0 of one that has ended and is not waited for yet."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    return 0

@@ -56,10 +56,11 @@ def outbox_bytes(worker: Any, others: int) -> int:
     import dask.config
     from dask.utils import parse_bytes
 
-    configured = parse_bytes(dask.config.get("distributed.p2p.comm.buffer"))
-    whole = worker.memory_manager.memory_limit or configured / OUTBOX_SHARE
     under_way = max(1, others) * AT_ONCE * MESSAGE_BYTES
-    return min(under_way, configured, int(whole * OUTBOX_SHARE))
+    configured = parse_bytes(dask.config.get("distributed.p2p.comm.buffer"))
+    limit = min(under_way, configured)
+    whole = worker.memory_manager.memory_limit
+    return min(limit, int(whole * OUTBOX_SHARE)) if whole else limit
 
 
 def retries() -> dict[str, Any]:

@@ -58,6 +58,11 @@ class DataFrameRun:
         self._closed_event = asyncio.Event()
         self._splitter = Splitter(spec, worker_for)
         self._own = self._splitter.partitions_of.get(self.local_address, [])
+        self._others = [
+            address
+            for address in self._splitter.partitions_of
+            if address != self.local_address
+        ]
         self._place_of = {partition: i for i, partition in enumerate(self._own)}
         self._lock = threading.Lock()
         """Over what is known of layouts, inputs and sums."""
@@ -81,9 +86,7 @@ class DataFrameRun:
         self._outbox = Outbox(
             self._send,
             shuffle_memory.waiting_on(worker),
-            limit=shuffle_memory.outbox_bytes(
-                worker, len(set(worker_for.values())) - 1
-            ),
+            limit=shuffle_memory.outbox_bytes(worker, len(self._others)),
             message_bytes=shuffle_memory.MESSAGE_BYTES,
         )
         self._memory_limit = shuffle_memory.memory_bytes(worker, spec)
@@ -498,8 +501,9 @@ class DataFrameRun:
             self,
         )
         shuffle_again.note(self.id)
-        others = [a for a in self._splitter.partitions_of if a != self.local_address]
-        await asyncio.gather(*(self._call(other, ReadAgain()) for other in others))
+        await asyncio.gather(
+            *(self._call(other, ReadAgain()) for other in self._others)
+        )
         scheduler = self._worker.scheduler
         # Another worker may have been faster; then it is another run by now.
         with contextlib.suppress(KeyError, ValueError):

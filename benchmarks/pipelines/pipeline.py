@@ -1,4 +1,4 @@
-"""What the pipelines of this folder share: their options, a cluster, a clock, an answer.
+"""What the pipelines of this folder share: options, a cluster, a clock, an answer.
 
 A pipeline is a plain Dask script that knows nothing of Spillway:
 
@@ -17,7 +17,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from distributed import Client, LocalCluster
@@ -72,8 +71,8 @@ def digest(answer: pd.DataFrame) -> str:
 
 @contextlib.contextmanager
 def _client(options: argparse.Namespace) -> Iterator[Client]:
-    """Of the scheduler that is named, or of a cluster of our own: workers of one thread,
-    each with a nanny."""
+    """Of the scheduler that is named, or of a cluster of our own: workers of one
+    thread, each with a nanny."""
     if options.scheduler:
         with Client(options.scheduler) as client:
             yield client

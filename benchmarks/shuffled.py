@@ -3,8 +3,10 @@ fresh workers, and later ones.
 
     python benchmarks/shuffled.py --plane stock|spillway [--data numeric|text]
         [--buffer auto|memory|disk] [--stock-method p2p|tasks] [--gb 1] [--later 3]
-        [--more-gb 4]
+        [--more-gb 4] [--stream --frames 128 --outputs 256]
 
+`--stream` keeps neither the input nor the output, for data larger than memory: its time
+includes making the data and reducing it.
 `--more-gb` shuffles so much instead, once, beside `--gb`: what a GB more takes.
 Stock's P2P always keeps rows on disk. `--stock-method tasks` has stock use Dask's older
 shuffle.
@@ -25,9 +27,9 @@ from spilling_cluster import (
     forget_peak,
     memory_bytes,
     processes,
+    written_bytes,
 )
 
-FRAMES, OUTPUTS = 32, 64
 WORDS = 5000
 MASK = (1 << 48) - 1
 
@@ -81,20 +83,44 @@ def marginal(options: argparse.Namespace) -> dict[str, float]:
     return {"s_per_gb": (more[0] - less[0]) / (more[1] - less[1])}
 
 
-def measure(options: argparse.Namespace) -> dict[str, float]:
+def frames_of(options: argparse.Namespace) -> Any:
+    """A collection of as many bytes as are asked for."""
     import dask.dataframe as dd
-    from distributed import wait
 
     row = part(0, 10_000, options.data).memory_usage(index=False, deep=True).sum()
-    rows = int(options.gb * 1e9 / FRAMES / row * 10_000)
+    return dd.from_map(
+        part,
+        range(options.frames),
+        rows=int(options.gb * 1e9 / options.frames / row * 10_000),
+        data=options.data,
+        meta=part(0, 1, options.data),
+    )
+
+
+def streamed(options: argparse.Namespace) -> dict[str, float]:
+    """One shuffle of what is made as it is read, and kept by nobody."""
     with cluster(options.plane, n_workers=2, memory_limit=options.memory) as client:
-        frames = dd.from_map(
-            part,
-            range(FRAMES),
-            rows=rows,
-            data=options.data,
-            meta=part(0, 1, options.data),
-        ).persist()
+        frames = frames_of(options)
+        before = digest_of(frames)
+        workers = processes(client).values()
+        written = sum(map(written_bytes, workers))
+        start = time.perf_counter()
+        after = digest_of(frames.shuffle("key", npartitions=options.outputs))
+        seconds = time.perf_counter() - start
+        written = sum(map(written_bytes, workers)) - written
+        assert after == before, "rows are not what they were"
+        assert_engine(client, options.plane, 1)
+    return {
+        "seconds": seconds,
+        "written_over_data": written / (options.gb * 1e9),
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, float]:
+    from distributed import wait
+
+    with cluster(options.plane, n_workers=2, memory_limit=options.memory) as client:
+        frames = frames_of(options).persist()
         wait(frames)
         before = digest_of(frames)
         workers = processes(client).values()
@@ -103,7 +129,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         for number in range(options.later + 1):
             start = time.perf_counter()
             # Each has another number of outputs, so that none is the one before.
-            shuffled = frames.shuffle("key", npartitions=OUTPUTS + number).persist()
+            shuffled = frames.shuffle("key", npartitions=options.outputs + number)
+            shuffled = shuffled.persist()
             wait(shuffled)
             seconds.append(time.perf_counter() - start)
             if number == 0:
@@ -133,6 +160,9 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--later", type=int, default=3)
     parser.add_argument("--more-gb", type=float)
+    parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--frames", type=int, default=32)
+    parser.add_argument("--outputs", type=int, default=64)
     parser.add_argument("--memory", default="6GiB")
     options = parser.parse_args()
     settings = {
@@ -141,8 +171,9 @@ def main() -> None:
         ),
         "spillway.shuffle.buffer": options.buffer,
     }
+    work = streamed if options.stream else marginal if options.more_gb else measure
     with dask.config.set(settings):
-        print(json.dumps((marginal if options.more_gb else measure)(options)))
+        print(json.dumps(work(options)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import dask
 import pytest
 
-from spillway.compare import comparison, spillway_proof
+from spillway.compare import comparison, side, spillway_proof
 from spillway.compare.answer import Answer
 from spillway.compare.comparison import SPILLWAY, STOCK, Comparer, Comparison, Refused
 from spillway.compare.run_figures import FIGURES
@@ -27,7 +27,8 @@ def ran(output=b"digest: 1\n", code=0, errors_end="", notes=()):
     )
     return SimpleNamespace(
         **dict(pid=1, code=code, wall_s=2.0, cpu_s=3.0, written_bytes=0),
-        **dict(socket_bytes=None, answer=answer, errors_end=errors_end),
+        **dict(socket_bytes=None, answer=answer, output_end=output.decode()),
+        **dict(errors_end=errors_end),
         **dict(watch=watch, notes=list(notes)),
     )
 
@@ -38,11 +39,11 @@ def sides(monkeypatch):
     given, order = {STOCK: [], SPILLWAY: []}, []
 
     def measure(command, environment):
-        side = SPILLWAY if "spillway.script_process" in command else STOCK
-        order.append((side, command, environment))
-        return given[side].pop(0) if given[side] else ran()
+        name = SPILLWAY if "spillway.script_process" in command else STOCK
+        order.append((name, command, environment))
+        return given[name].pop(0) if given[name] else ran()
 
-    monkeypatch.setattr(comparison, "measure", measure)
+    monkeypatch.setattr(side, "measure", measure)
     monkeypatch.setattr(spillway_proof, "why_not", lambda left, roles: None)
     return SimpleNamespace(given=given, order=order)
 

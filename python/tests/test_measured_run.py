@@ -26,8 +26,10 @@ def test_the_answer_the_code_and_the_end_of_the_errors():
         "sys.stderr.write('begin' + 'e' * 100_000 + 'end')\nsys.exit(7)\n"
     )
     assert (found.code, found.answer.digest) == (7, b"digest: 5")
+    assert found.output_end.endswith("xx\ndigest: 5\n")
+    assert len(found.output_end) == measured_run.KEPT_BYTES
     assert found.errors_end.endswith("eend")
-    assert len(found.errors_end) == measured_run.KEPT_ERROR_BYTES
+    assert len(found.errors_end) == measured_run.KEPT_BYTES
     assert found.notes == []
 
 

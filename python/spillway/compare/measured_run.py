@@ -23,7 +23,8 @@ LEFT_GRACE_S = 5.0
 INTERRUPT_GRACE_S = 5.0
 SETTLE_S = 1.0
 """For the system to say what sockets had moved that were open to the end."""
-KEPT_ERROR_BYTES = 4 << 10
+KEPT_BYTES = 4 << 10
+"""Of the end of the output and of that of the errors."""
 _PIPE_BYTES = 64 << 10
 
 
@@ -42,6 +43,8 @@ class MeasuredRun:
     the file was gone."""
     socket_bytes: int | None
     answer: Answer
+    output_end: str
+    """Of the standard output."""
     errors_end: str
     """Of the standard error."""
     watch: TreeWatch
@@ -70,7 +73,8 @@ def measure(command: Sequence[str], environment: Mapping[str, str]) -> MeasuredR
             written_bytes=_written_bytes() - written_bytes,
             socket_bytes=watched.sockets and watched.sockets.total(),
             answer=watched.answer,
-            errors_end=watched.errors.decode(errors="replace"),
+            output_end=watched.output_end.decode(errors="replace"),
+            errors_end=watched.errors_end.decode(errors="replace"),
             watch=watched.watch,
             notes=watched.notes,
         )
@@ -84,7 +88,8 @@ class _Watched:
     ) -> None:
         self.tree = tree
         self.notes: list[str] = []
-        self.answer, self.errors = Answer(), b""
+        self.answer = Answer()
+        self.output_end = self.errors_end = b""
         self.watch = TreeWatch()
         self._next = self._next_memory = 0.0
         self._has_ended = False
@@ -94,7 +99,7 @@ class _Watched:
         self.script = tree.start(command, environment)
         self._pidfd = os.pidfd_open(self.script.pid)
         self._selector.register(self._pidfd, selectors.EVENT_READ, self._end)
-        self._take(self.script.stdout, self.answer.feed)
+        self._take(self.script.stdout, self._keep_output)
         self._take(self.script.stderr, self._keep_errors)
 
     def close(self) -> None:
@@ -171,8 +176,12 @@ class _Watched:
 
         self._selector.register(pipe, selectors.EVENT_READ, read)
 
+    def _keep_output(self, piece: bytes) -> None:
+        self.answer.feed(piece)
+        self.output_end = (self.output_end + piece)[-KEPT_BYTES:]
+
     def _keep_errors(self, piece: bytes) -> None:
-        self.errors = (self.errors + piece)[-KEPT_ERROR_BYTES:]
+        self.errors_end = (self.errors_end + piece)[-KEPT_BYTES:]
 
     def _count_sockets(self) -> SocketBytes | None:
         try:

@@ -12,9 +12,11 @@ from those files (page.py).
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -69,18 +71,32 @@ def once(
     arguments: Sequence[str] = (),
 ) -> dict:
     program = [str(HERE / row.program[0]), *row.program[1:], *arguments]
-    may_fail = row.stock_may_fail and plane == "stock"
-    done = subprocess.run(
+    limit_s = row.stock_limit_s if plane == "stock" else None
+    process = subprocess.Popen(
         [python, *program, "--plane", plane],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if may_fail else None,
         text=True,
-        check=not may_fail,
         env={**os.environ, **environment},
+        start_new_session=True,
     )
-    if done.returncode != 0:
-        return {"failed": done.stderr.splitlines()[-1][:200]}
-    return json.loads(done.stdout.splitlines()[-1])
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done after {limit_s} s"}
+    finally:
+        _end_session(process)
+    if process.returncode == 0:
+        return json.loads(output.splitlines()[-1])
+    if limit_s is None:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    return {"failed": f"exit code {process.returncode}"}
+
+
+def _end_session(process: subprocess.Popen) -> None:
+    """Nothing that a run has started outlives it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def reference(row: Row, stock: pathlib.Path) -> dict:

@@ -84,8 +84,7 @@ def take_apart(frame: pd.DataFrame, drop: str | None = None) -> TakenFrame:
         What pickle raises for `attrs`, categories, and frames of classes of their own,
         that cannot be pickled.
     """
-    known = type(frame) is pd.DataFrame and type(frame.index) in KNOWN
-    if not (known and blocks_hold()):
+    if not (has_blocks(frame) and type(frame.index) in KNOWN):
         if drop is not None:
             frame = frame.drop(columns=drop)
         return TakenFrame(
@@ -104,22 +103,44 @@ def take_apart(frame: pd.DataFrame, drop: str | None = None) -> TakenFrame:
     return TakenFrame(layout, columns, len(frame.index))
 
 
+def column_values(frame: pd.DataFrame, label: str) -> np.ndarray[Any, Any]:
+    """The first column that has this label, as an array of NumPy's.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    """
+    # By place: finding it by its label makes an index of each new frame's labels.
+    place = label_list(frame.columns).index(label)
+    if not has_blocks(frame):
+        return frame.iloc[:, place].to_numpy()
+    values = frame._mgr.iget_values(place)  # type: ignore[attr-defined]
+    return values if isinstance(values, np.ndarray) else values.to_numpy()
+
+
+def has_blocks(frame: Any) -> bool:
+    """Whether a frame is pandas' own, with its values where they are looked for."""
+    return type(frame) is pd.DataFrame and blocks_hold()
+
+
 def take_blocks(frame: pd.DataFrame) -> tuple[list[ArrayForm], list[list[Column]]]:
     """The form of each of a frame's columns, and what columns of memory it has."""
     width = frame.shape[1]
     forms: list[Any] = [None] * width
     taken: list[Any] = [None] * width
     for block in frame._mgr.blocks:  # type: ignore[attr-defined]
-        values = block.values
+        values, at_all = block.values, block.mgr_locs.as_array.tolist()
         numpy = isinstance(values, np.ndarray)
         form: ArrayForm = numpy_form(values.dtype) if numpy else form_of(values)
         if values.ndim == 1:
-            several = [form.columns(values)]
-        elif form.in_blocks:
+            forms[at_all[0]], taken[at_all[0]] = form, form.columns(values)
+            continue
+        if form.in_blocks:
             several = form.block_columns(bare(form, values))
         else:
             several = [form.columns(row) for row in values]
-        for at, columns in zip(block.mgr_locs.as_array.tolist(), several, strict=True):
+        for at, columns in zip(at_all, several, strict=True):
             forms[at] = form
             taken[at] = columns
     return forms, taken
@@ -136,8 +157,10 @@ def blocks_hold() -> bool:
             (block.values, block.mgr_locs.as_array) for block in frame._mgr.blocks
         ]
         again = frame_of_blocks(blocks, index_of(np.arange(2)), frame.columns)
+        expected = [[1, 2], [0.5, 4], [3, 5]]
         values = [taken[at][0].values.tolist() for at in range(3)]
-        return values == [[1, 2], [0.5, 4], [3, 5]] and again.equals(frame)
+        found = [frame._mgr.iget_values(at).tolist() for at in range(3)]  # type: ignore[attr-defined]
+        return values == found == expected and again.equals(frame)
     except Exception:
         logger.warning("frames are pickled by rows", exc_info=True)
         return False

@@ -28,13 +28,18 @@ class ItemsForm(ArrayForm):
         self._buffer_dtype = np.dtype("i8") if as_integers else as_bytes
 
     def columns(self, array: np.ndarray[Any, Any]) -> list[Column]:
-        return self.block_columns(array[np.newaxis])[0]
+        if self._buffer_dtype is not None:
+            array = array.view(self._buffer_dtype)
+        type = self.types[0]
+        # From the last to the first row, or one for all.
+        if array.strides[0] < type.item_size:
+            array = np.ascontiguousarray(array)
+        return [Column(type, array)]
 
     def block_columns(self, block: np.ndarray[Any, Any]) -> list[list[Column]]:
         if self._buffer_dtype is not None:
             block = block.view(self._buffer_dtype)
         type = self.types[0]
-        # From the last to the first row, or one for all.
         if block.strides[1] < type.item_size:
             block = np.ascontiguousarray(block)
         return [[Column(type, row)] for row in block]

@@ -7,7 +7,7 @@ before it is relied on.
 import hashlib
 import pickle
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,20 @@ class DatesForm(ItemsForm):
         return self._simple_new(items, dtype=self._dtype)
 
 
+_dates: dict[Hashable, DatesForm] = {}
+
+
 def dates_form(array: Any) -> DatesForm:
     """The form of a DatetimeArray, TimedeltaArray or PeriodArray."""
     cls, dtype = type(array), array.dtype
     # Zones of several libraries are equal to pandas, and yet not the same.
     key = (cls, dtype, type(getattr(dtype, "tz", None)).__module__)
-    return DatesForm.of(key, cls, dtype, array._ndarray.dtype)
+    form = _dates.get(key)
+    if form is None:
+        form = DatesForm.of(key, cls, dtype, array._ndarray.dtype)
+        if len(_dates) < 1000:  # zones can be any number
+            _dates[key] = form
+    return form
 
 
 class MaskedForm(ArrayForm):
@@ -64,9 +72,18 @@ class MaskedForm(ArrayForm):
         return self._array_type(data, self._mask.array(rows, columns[1:]))
 
 
+_masked: dict[Hashable, MaskedForm] = {}
+"""As many as pandas has masked dtypes."""
+
+
 def masked_form(array: Any) -> MaskedForm:
-    dtype = array._data.dtype
-    return MaskedForm.of((type(array), dtype.str), type(array), dtype)
+    """The form of an IntegerArray, FloatingArray or BooleanArray."""
+    key = type(array), array._data.dtype
+    form = _masked.get(key)
+    if form is None:
+        cls, dtype = key
+        form = _masked[key] = MaskedForm.of((cls, dtype.str), cls, dtype)
+    return form
 
 
 class CategoriesForm(ArrayForm):

@@ -6,6 +6,7 @@ from typing import Any
 from spillway import _native, frame_columns
 from spillway.column_memory import BLOB, Column
 from spillway.dask.shuffle_message import Piece
+from spillway.frame_labels import label_list
 
 _ROW_SIZE = 4
 """Bytes of the number of rows of a shard."""
@@ -27,9 +28,13 @@ class Splitter:
         # may leave partitions out.
         self._numbers = np.full(spec.npartitions, len(worker_for), np.uint32)
         self._ends = np.cumsum([*map(len, self.partitions_of.values()), 1], dtype="u4")
+        ends = self._ends.tolist()
+        self._begins = [0, *ends[:-1]]
+        self._ranges = list(zip(self.partitions_of, self._begins, ends, strict=False))
         wanted = [p for parts in self.partitions_of.values() for p in parts]
         self._numbers[wanted] = np.arange(len(wanted), dtype=np.uint32)
         names = list(self._meta.columns)
+        self._labels = set(label_list(self._meta.columns))
         if self._drops:
             names.remove(self._column)
         self._names = names
@@ -38,11 +43,14 @@ class Splitter:
         """Raise TypeError or ValueError if an input is not what the graph says."""
         from dask.utils import is_dataframe_like
 
-        if not is_dataframe_like(data):
+        if not (frame_columns.has_blocks(data) or is_dataframe_like(data)):
             raise TypeError(
                 f"An input of a shuffle is to be a DataFrame, and is a {type(data)}"
             )
-        if set(data.columns) != set(self._meta.columns):
+        # Lists are cheaper; a label that misses may be another in them.
+        if set(label_list(data.columns)) != self._labels and (
+            set(data.columns) != set(self._meta.columns)
+        ):
             raise ValueError(
                 "An input of a shuffle is to have the columns of its meta, "
                 f"{list(self._meta.columns)}, and has {list(data.columns)}"
@@ -63,7 +71,7 @@ class Splitter:
         ids = self._partition_ids(data)
         taken = frame_columns.take_apart(data, self._column if self._drops else None)
         columns = taken.columns
-        if any(column.type is BLOB for column in columns):
+        if BLOB in taken.layout.types:
             columns = self._with_pickles(columns, ids)
         apart_ns = thread_time_ns() - start
         rows_of, counts_of, buffers = _native.split(
@@ -73,22 +81,21 @@ class Splitter:
             self._numbers,
             self._ends,
         )
-        pieces, begin = {}, 0
+        pieces = {}
         count_size = len(counts_of) // int(self._ends[-1])
-        for address, end, shards in zip(
-            self.partitions_of, self._ends, buffers, strict=False
+        rows = np.add.reduceat(np.frombuffer(rows_of, "u4"), self._begins, dtype="u8")
+        for (address, begin, end), count, shards in zip(
+            self._ranges, rows.tolist(), buffers, strict=False
         ):
             if shards is not None:
-                rows = rows_of[begin * _ROW_SIZE : end * _ROW_SIZE]
                 pieces[address] = Piece(
                     partition_id,
                     -1,
-                    int(np.frombuffer(rows, "u4").sum(dtype="u8")),
-                    rows,
+                    count,
+                    rows_of[begin * _ROW_SIZE : end * _ROW_SIZE],
                     counts_of[begin * count_size : end * count_size],
                     shards,
                 )
-            begin = int(end)
         return taken.layout, pieces, apart_ns
 
     def as_meta_orders(self, frame: Any) -> Any:
@@ -102,9 +109,7 @@ class Splitter:
         """The numbers that the rows' partitions have, as an array of integers."""
         import numpy as np
 
-        # By place: finding it by its label makes an index of each new frame's labels.
-        place = data.columns.tolist().index(self._column)
-        ids = np.ascontiguousarray(data.iloc[:, place].to_numpy())
+        ids = np.ascontiguousarray(frame_columns.column_values(data, self._column))
         if ids.dtype.kind in "iu":
             return ids
         with np.errstate(invalid="ignore"):  # that is found below

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from time import monotonic as time
+from typing import ClassVar
 
 import pytest
 from distributed import wait
@@ -287,6 +288,25 @@ async def test_one_of_two_that_wait_for_a_value_is_cancelled():
         assert gate.count == 1
         await all_that_can_leaves(worker.data)
         assert worker.data.entry("value").forms == ON_DISK
+
+
+class Weighed:
+    """Says on which threads it was asked for its size, of what a task made."""
+
+    threads: ClassVar[list] = []
+
+    def __sizeof__(self):
+        self.threads.append(threading.current_thread())
+        return 1000
+
+
+async def test_the_loop_does_not_ask_for_a_size_that_the_task_has_told():
+    Weighed.threads.clear()
+    async with workers(1) as (client, worker):
+        await soon(wait(client.submit(Weighed, key="value")))
+        assert worker.state.tasks["value"].nbytes == worker.data.entry("value").weight
+    assert len(Weighed.threads) == 1
+    assert Weighed.threads[0] is not threading.main_thread()
 
 
 async def test_who_leaves_in_the_moment_in_which_it_is_read():

@@ -384,18 +384,41 @@ async def test_who_makes_too_much_waits_until_it_has_left(make):
 def test_a_prepared_value_is_taken_once_and_by_identity(make):
     store = make(target=10)
     one, other = bytes(1000), bytes(1000)
-    entry, metrics = store.put_spilled("x", one)
+    entry, metrics = store.put_spilled("x", one, 1033)
     assert {label for label, _, _ in metrics} >= {"serialize", "disk-write"}
     store.prepare("x", one, entry)
     store["x"] = other
     assert store.entry("x") is not entry
     store["x"] = one
     assert store.entry("x") is entry
-    store.prepare("y", one, store.put_spilled("y", one)[0])
+    store.prepare("y", one, store.put_spilled("y", one, 1033)[0])
     store.forget_prepared("y")
     assert "y" not in store
     store.forget_prepared("y")
     del entry
+
+
+def test_a_value_of_which_the_size_is_known_is_not_asked(make):
+    asked = []
+
+    class Asked:
+        def __sizeof__(self):
+            asked.append(self)
+            return 100
+
+    store = make()
+    one, other = Asked(), Asked()
+    store.know_size("x", one, 300)
+    store["x"] = one
+    assert store.entry("x").weight == 300 and not asked
+    store["x"] = other
+    assert store.entry("x").weight >= 100 and asked == [other]
+    store.know_size("y", one, 300)
+    store.forget_prepared("y")
+    store["y"] = one
+    assert asked == [other, one]
+    store["z"] = None
+    assert store.entry("z").weight == safe_sizeof(None)
 
 
 # What is told

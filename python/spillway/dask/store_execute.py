@@ -202,13 +202,14 @@ class TaskRunner:
         """Write a value that is larger than the target, so that it does not drive all
         others from memory. One that cannot be pickled fails its task, as in Dask."""
         state, target = self._worker().state, self._store.target
+        self._store.know_size(event.key, event.value, event.nbytes)
         if not target or event.nbytes <= target or event.key in state.actors:
             return event
         task = state.tasks[event.key]
         start = time.perf_counter()
         try:
             entry, metrics = await self._readers.run(
-                self._store.put_spilled, event.key, event.value
+                self._store.put_spilled, event.key, event.value, event.nbytes
             )
         except _native.SpillwayError as error:
             store_packer.log_failure(repr(event.key), error)

@@ -99,6 +99,7 @@ class WorkerStore(MutableMapping):
         )
         self._entries: dict[Key, Any] = {}
         self._prepared: dict[Key, tuple[Any, Any]] = {}
+        self._weighed: dict[Key, tuple[Any, int]] = {}
         self._excess, self._collect = excess, collect
         self._high, self._look_every, self._came = high, look_every, 0
         self._wish = 0  # how much a monitor wants to leave that has not begun to
@@ -363,8 +364,13 @@ class WorkerStore(MutableMapping):
         if it comes before `forget_prepared`."""
         self._prepared[key] = value, entry
 
+    def know_size(self, key: Key, value: Any, nbytes: int) -> None:
+        """Have `__setitem__` not ask this very value how large it is, if it comes
+        before `forget_prepared`: a frame of many columns takes long to tell."""
+        self._weighed[key] = value, nbytes
+
     def put_spilled(
-        self, key: Key, value: Any
+        self, key: Key, value: Any, nbytes: int
     ) -> tuple[Any, list[store_metrics.Metric]]:
         """Write a value to disk, and wait for it, while the others stay in memory. Its
         entry, for `prepare`, and what Dask is to meter. Thread: any.
@@ -376,13 +382,16 @@ class WorkerStore(MutableMapping):
         Exception
             What its code raises when it cannot be pickled.
         """
-        put = functools.partial(self._native.put_spilled, *_as_object(key, value))
+        put = functools.partial(
+            self._native.put_spilled, *_as_object(key, value, nbytes)
+        )
         return store_metrics.metered(
             "disk-write", "compress", put, stored_form.take_bytes
         )
 
     def forget_prepared(self, key: Key) -> None:
         """It did not come, or has come."""
+        self._weighed.pop(key, None)
         _, entry = self._prepared.pop(key, (None, None))
         if entry is not None:
             entry.remove()
@@ -395,7 +404,7 @@ class WorkerStore(MutableMapping):
             return
         self._packer, self._wish = None, 0
         self._native = _native.Store(stored_form.pack, stored_form.unpack, [])
-        for key in list(self._prepared):
+        for key in [*self._prepared, *self._weighed]:
             self.forget_prepared(key)
         for key, entry in self._entries.items():
             value = entry.try_acquire()
@@ -414,7 +423,10 @@ class WorkerStore(MutableMapping):
             return self._native.put_packed(
                 repr(key)[:LONGEST_KEY], value.frames, sizeof(value)
             )
-        return self._native.put(*_as_object(key, value))
+        known, nbytes = self._weighed.get(key, (NOTHING, 0))
+        if known is not value:
+            nbytes = safe_sizeof(value)
+        return self._native.put(*_as_object(key, value, nbytes))
 
     def _take_prepared(self, key: Key, value: Any) -> Any:
         known, entry = self._prepared.get(key, (None, None))
@@ -459,9 +471,9 @@ def _figures(reference: Callable[[], Any], native: Any) -> dict[str, Any]:
     return {**native.figures(), **in_use}
 
 
-def _as_object(key: Key, value: Any) -> tuple[str, Any, int]:
+def _as_object(key: Key, value: Any, nbytes: int) -> tuple[str, Any, int]:
     """What the library is given for a key and a value: both, and the weight."""
-    weight = max(1, int(safe_sizeof(value)))  # 0 would not count as anything
+    weight = max(1, int(nbytes))  # 0 would not count as anything
     return repr(key)[:LONGEST_KEY], NOTHING if value is None else value, weight
 
 

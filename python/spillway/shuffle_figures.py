@@ -3,9 +3,17 @@ needed to read it."""
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 Figures = dict[str, Any]
+
+
+class Run(Protocol):
+    """Who holds partitions."""
+
+    def close_if_given_up(self) -> None:
+        """Let go of them if nobody else can do it any more."""
+
 
 _NUMBERS = (
     *("runs", "inputs", "rows_in", "bytes_in", "outputs", "rows_out"),
@@ -17,7 +25,7 @@ _NUMBERS = (
 _OF_NOW = ("memory_bytes", "disk_bytes")
 
 _lock = threading.Lock()
-_open: dict[object, Callable[[], Figures]] = {}
+_open: dict[Run, Callable[[], Figures]] = {}
 _done: dict[str, int] = dict.fromkeys(_NUMBERS, 0)
 
 
@@ -28,13 +36,14 @@ def add(**numbers: int) -> None:
             _done[name] += number
 
 
-def opened(owner: object, read: Callable[[], Figures]) -> None:
+def opened(owner: Run, read: Callable[[], Figures]) -> None:
     """A run holds partitions, and `read` says what it has of them."""
+    _close_what_is_given_up()
     with _lock:
         _open[owner] = read
 
 
-def closed(owner: object, last: Figures) -> None:
+def closed(owner: Run, last: Figures) -> None:
     """It does not any more, and these are its last figures."""
     with _lock:
         if _open.pop(owner, None) is not None:
@@ -51,6 +60,7 @@ def read() -> Figures:
     CPU time under the GIL, of taking frames apart and of putting them together.
     `memory_bytes` and `disk_bytes` are held now, by `open_runs`.
     """
+    _close_what_is_given_up()
     with _lock:
         total: Figures = {**_done, **dict.fromkeys(_OF_NOW, 0)}
         sources = list(_open.values())
@@ -60,6 +70,13 @@ def read() -> Figures:
         for name in _OF_NOW:
             total[name] += figures[name]
     return {"open_runs": len(sources), **total}
+
+
+def _close_what_is_given_up() -> None:
+    with _lock:
+        runs = list(_open)
+    for run in runs:
+        run.close_if_given_up()
 
 
 def _add_from(total: Figures, figures: Figures) -> None:

@@ -389,10 +389,11 @@ def simulate(seed: int) -> Simulation:
         try:
             with simulation.in_place():
                 simulation.run()
+            # Of a loop that is closed no run is open.
+            now = shuffle_figures.read()
         finally:
             simulation.loop.end()
             chance.setstate(state)
-    now = shuffle_figures.read()
     for name in ("open_runs", "memory_bytes", "disk_bytes"):
         if now[name] != figures[name]:
             raise Wrong(f"{name} is {now[name]}, and was {figures[name]}")

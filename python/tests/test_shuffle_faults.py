@@ -13,8 +13,15 @@ from distributed.core import error_message
 from distributed.protocol import dumps, loads
 from distributed.shuffle._exceptions import P2PConsistencyError, ShuffleClosedError
 
+import spillway
 from spillway import _native
-from spillway.dask import shuffle_errors, shuffle_memory, shuffle_peers
+from spillway.dask import (
+    shuffle_again,
+    shuffle_errors,
+    shuffle_memory,
+    shuffle_peers,
+    shuffle_pressure,
+)
 from spillway.dask.shuffle_message import Piece, Pieces
 from spillway.dask.shuffle_run import DataFrameRun
 from test_hook_shuffle import cluster, frame, whole
@@ -51,6 +58,51 @@ async def test_who_has_left_is_not_without_an_engine():
 
     asked = ["tcp://a", "tcp://b", "tcp://left"]
     assert await shuffle_peers.without_engine(Scheduler(), asked) == ["tcp://b"]
+
+
+class LoneWorker:
+    """As much of one as a run needs to keep rows."""
+
+    address = "tcp://a"
+    memory_manager = SimpleNamespace(
+        memory_limit=1 << 30, memory_target_fraction=0.6, memory_spill_fraction=0.7
+    )
+
+    def __init__(self, directory):
+        self.local_directory = str(directory)
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_run_whose_loop_was_closed_without_it_lets_go(tmp_path, repeats):
+    """As of a cluster in a process that is interrupted, and goes on."""
+    shuffle_id = f"given-up-{repeats}"
+    if repeats:
+        shuffle_again.note(shuffle_id)
+    worker, data = LoneWorker(tmp_path), whole().assign(place=0)
+    spec = SimpleNamespace(
+        id=shuffle_id, column="place", meta=data.iloc[:0], drop_column=True
+    )
+    spec.npartitions = 1
+
+    async def begin():
+        plugin = SimpleNamespace(worker=worker, _executor=None)
+        run = DataFrameRun(spec, 1, {0: "tcp://a"}, None, plugin)
+        run._keep_own(run._split(data, 0))
+        assert of_now("open_runs") == before["open_runs"] + 1
+        assert of_now("memory_bytes") > before["memory_bytes"]
+        return run
+
+    def of_now(name):
+        return spillway.stats()["shuffle"][name]
+
+    before = spillway.stats()["shuffle"]
+    run = asyncio.run(begin())
+    for name in ("open_runs", "memory_bytes"):
+        assert of_now(name) == before[name]
+    assert worker not in shuffle_pressure._watches
+    assert run._again is None or run._again._file.closed
+    with pytest.raises(ShuffleClosedError):
+        run.get_output_partition(0, "key")
 
 
 @pytest.mark.parametrize("phase", ["transfer", "barrier"])

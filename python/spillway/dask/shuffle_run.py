@@ -54,6 +54,7 @@ class DataFrameRun:
         self.start_time = time()
         self.closed = self.transferred = False
         self._worker, self._executor = worker, plugin._executor
+        self._loop = asyncio.get_running_loop()
         self._exception: Exception | None = None
         self._closed_event = asyncio.Event()
         self._splitter = Splitter(spec, worker_for)
@@ -378,16 +379,33 @@ class DataFrameRun:
         try:
             await self._outbox.close()
         finally:
-            # Whoever still has this run does not keep its rows and files.
-            last, self._kept = [self._kept], None
-            shuffle_pressure.forget(self._worker, self)
-            shuffle_figures.closed(self, last[0].figures())
-            last[0].close()
+            last = self._let_go()
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, last.clear)
             if self._again is not None:
                 await loop.run_in_executor(None, self._again.close)
             self._closed_event.set()
+
+    def close_if_given_up(self) -> None:
+        """Let go of all rows if the loop was closed without this run, as that of a
+        cluster is that is interrupted. Thread: any."""
+        if self._loop.is_closed():
+            self.closed = True
+            self._let_go()
+            if self._again is not None:
+                self._again.close()
+
+    def _let_go(self) -> list[Any]:
+        """Whoever still has this run does not keep its rows and files. Returns the last
+        reference to what had them, if it is still here."""
+        with self._lock:
+            last, self._kept = [self._kept], None
+        if last[0] is None:
+            return []
+        shuffle_pressure.forget(self._worker, self)
+        shuffle_figures.closed(self, last[0].figures())
+        last[0].close()
+        return last
 
     def raise_if_closed(self) -> None:
         """Raise why this run is over, if it is."""

@@ -129,7 +129,9 @@ def categories_digest(categories: pd.Index) -> bytes:
         return known[1]
     values: Any = categories._values
     # What memory strings are in, and at which offset, is no part of them.
-    if isinstance(categories.dtype, pd.StringDtype) or categories.dtype.kind == "O":
+    if isinstance(categories.dtype, pd.StringDtype) and hasattr(values, "_pa_array"):
+        values = values._pa_array.to_pylist()
+    elif isinstance(categories.dtype, pd.StringDtype) or categories.dtype.kind == "O":
         values = list(categories)
     elif isinstance(values, np.ndarray):
         values = values.tobytes()

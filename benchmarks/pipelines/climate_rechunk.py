@@ -23,7 +23,7 @@ from pipeline import Pipeline
 
 YEARS, DAYS = 16, 365
 SLAB_DAYS = 73
-COLUMNS = 12
+COLUMNS = 8
 """In each direction of the map."""
 LARGE = 450
 
@@ -91,4 +91,5 @@ def expected(options: argparse.Namespace) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    Pipeline(__doc__, compute, expected, gb=2.4, memory="1GiB").main()
+    # Of 1 GiB workers are killed: shards that wait for the disk may take as much.
+    Pipeline(__doc__, compute, expected, gb=3.3, memory="1.5GiB").main()

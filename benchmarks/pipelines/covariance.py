@@ -1,10 +1,10 @@
 """What rows of a table have to do with each other: their covariances, but for a factor.
 
 Each row of the matrix loses its mean, to a whole number, and is multiplied with each
-other row: `x @ x.T`. The matrix is larger than the memory of the workers, and needed
-twice: for the means, and for the product. The answer, by strips of the product's rows:
-its share of the trace, the sum of its entries, and that of its entries each times a
-weight of its column.
+other row: `x @ x.T`. The matrix is needed twice, for the means and for the product,
+and is larger than what the workers keep in memory. The answer, by strips of the
+product's rows: its share of the trace, the sum of its entries, and that of its entries
+each times a weight of its column.
 
 The entries are whole numbers in float64, so that every sum is exact. The check
 multiplies no matrices: it takes the trace from the squares, and the sums from products
@@ -21,8 +21,8 @@ import pandas as pd
 from distributed import Client
 from pipeline import Pipeline
 
-CHUNK = 512, 4096
-WIDE = 32
+CHUNK = 256, 8192
+WIDE = 64
 """Columns for each row."""
 STRIP = 256
 WEIGHTS = 101
@@ -100,4 +100,4 @@ def expected(options: argparse.Namespace) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    Pipeline(__doc__, compute, expected, gb=2.4, memory="1GiB").main()
+    Pipeline(__doc__, compute, expected, gb=1.7, memory="1GiB").main()

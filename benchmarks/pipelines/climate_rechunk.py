@@ -91,5 +91,5 @@ def expected(options: argparse.Namespace) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    # Of 1 GiB workers are killed: shards that wait for the disk may take as much.
+    # Of 1 GiB workers are killed: shards that wait to be sent may take as much.
     Pipeline(__doc__, compute, expected, gb=3.3, memory="1.5GiB").main()

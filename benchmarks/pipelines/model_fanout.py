@@ -1,11 +1,11 @@
 """A model and a catalogue on every worker, and many tasks that score with them.
 
-The model is a dict as one keeps it in a pickle: embeddings of hundreds of thousands of
-words, the dict that numbers these, lists of them, and dicts of settings. The client has
-it and scatters it to all workers, three times, as of one day after the other. The
-catalogue is an array that a task made on one of the workers. Each task puts together
-the words of some documents and finds what is nearest in the catalogue; the answer is
-what was found and how near that is, by day and batch of documents.
+The model is a dict as one keeps it in a pickle: embeddings of more than a hundred
+thousand words, the dict that numbers these, lists of them, and dicts of settings. The
+client has it and scatters it to all workers, three times, as of one day after the
+other. The catalogue is an array that a task made on one of the workers. Each task puts
+together the words of some documents and finds what is nearest in the catalogue; the
+answer is what was found and how near that is, by day and batch of documents.
 
 `--gb` says how large a model's embeddings and the catalogue are, half of it each. They
 are whole numbers in float32, small enough that every product is exact. Making them
@@ -93,4 +93,4 @@ def expected(options: argparse.Namespace) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    Pipeline(__doc__, compute, expected, gb=0.4).main()
+    Pipeline(__doc__, compute, expected, gb=0.25).main()

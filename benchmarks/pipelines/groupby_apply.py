@@ -4,7 +4,7 @@ shuffle by the user's name brings together.
     python benchmarks/pipelines/groupby_apply.py [--gb 0.5] [--check]
 
 Events have text, whole numbers and floats (quarters, so that sums are exact), in no
-order. They are made in the tasks that the shuffle reads from, a tenth of the work.
+order. They are made in the tasks that the shuffle reads from, under a tenth of it.
 """
 
 import argparse

@@ -5,7 +5,7 @@ words and by numbers, and joins with tables of two sizes.
 
 Where a query has many groups its answer is spread over partitions (`split_out`), and
 each query is told by sums over its groups. Values are whole numbers. The tables are
-made in tasks, once, a seventh of the work, and held as after read_csv(...).persist().
+made in tasks, once, under a tenth of the work, and held as by persist().
 """
 
 import argparse

@@ -4,7 +4,7 @@ together by session, and made a table.
     python benchmarks/pipelines/records_bag.py [--gb 0.06] [--check]
 
 The records that go between workers are plain dicts. Bag.groupby moves them by tasks,
-which is all that Dask has for bags. Lines are made in tasks, a sixth of the work.
+which is all that Dask has for bags. Lines are made in tasks, under a tenth of the work.
 """
 
 import argparse

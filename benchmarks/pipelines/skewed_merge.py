@@ -5,7 +5,7 @@ the order of time; and one pass along it.
 
 Things are sold by Zipf's law, the first of them about every seventh time. The other
 table has a row for each thing, and is too large to go to all workers. Both are made in
-the tasks that the merge reads from, a tenth of the work.
+the tasks that the merge reads from, under a tenth of it.
 """
 
 import argparse

@@ -5,7 +5,7 @@ tables, which the workers hold as they would after read_parquet(...).persist().
 
 Revenue by nation (Q5 over all regions), shipping priority (Q3), and orders by priority
 that were delivered late (Q4, a semi-join). Money is in cents and discounts in percent,
-so sums are exact. Tables are made in tasks, once, a tenth of the work.
+so sums are exact. Tables are made in tasks, once, under a tenth of the work.
 """
 
 import argparse

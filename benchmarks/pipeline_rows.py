@@ -48,13 +48,13 @@ PIPELINES = {
         "groupby_apply": Bars(1.4, 1.55, has_shuffles=True),
         "skewed_merge": Bars(1.6, 2, has_shuffles=True),
         "climate_rechunk": Bars(has_spills=True),
-        "matrix_product": Bars(
+        "covariance": Bars(
             shares={"worker_lag_s": 0.1, "written_bytes": 0.6}, has_spills=True
         ),
         "image_overlap": Bars(),
         "model_fanout": Bars(1.8, 2.4),
         "records_bag": Bars(),
-        "small_tasks": Bars(),
+        "task_tree": Bars(),
     }.items()
 }
 

@@ -23,6 +23,7 @@ OWN_OBJECT = {
     "offload": "distributed.protocol.compression:maybe_compress",
     "merge": "distributed.protocol.serialize:merge_memoryviews",
     "values": "distributed.client:FutureState.set_error",
+    "lost_data": "distributed.scheduler:SchedulerState.remove_replica",
     "scheduler_offload": "distributed.core:ConnectionPool",
     "malloc": "distributed.nanny:_get_env_variables",
     "nanny_environ": "distributed.nanny:Nanny.instantiate",

@@ -11,6 +11,7 @@ from spillway.dask import (
     hook_client_check,
     hook_config,
     hook_idle_memory,
+    hook_lost_data,
     hook_malloc,
     hook_memory_limit,
     hook_merge,
@@ -47,7 +48,7 @@ _PROCESS_HOOKS: tuple[ModuleType, ...] = (
 """Installed by enable()."""
 
 _SERVER_HOOKS: dict[str, tuple[ModuleType, ...]] = {
-    "scheduler": (hook_scheduler_offload,),
+    "scheduler": (hook_scheduler_offload, hook_lost_data),
     "nanny": (hook_nanny_environ,),
     "worker": (
         hook_worker_info,

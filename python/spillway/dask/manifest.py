@@ -433,6 +433,22 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         ),
         *_STORE_GET_DATA,
     ),
+    # A scheduler has its stream_handlers, by the name of the message.
+    "lost_data": (
+        _is(
+            "distributed.scheduler:Scheduler.release_worker_data",
+            "(self, key, worker, stimulus_id)",
+        ),
+        _is("distributed.scheduler:SchedulerState.remove_replica", "(self, ts, ws)"),
+        _is(
+            "distributed.scheduler:Scheduler.transitions",
+            "(self, recommendations, stimulus_id)",
+        ),
+        _is(
+            "distributed.scheduler:Scheduler.stimulus_queue_slots_maybe_opened",
+            "(self, *, stimulus_id)",
+        ),
+    ),
     "relay": (
         # A client calls its attribute scheduler, which makes what it is asked for.
         _is("distributed.core:PooledRPCCall.__getattr__", "(self, key)"),

@@ -233,7 +233,8 @@ spw_status spw__spill_write(spw__spill *spill, spw_error *error)
     for (size_t i = 0; i < spill->count; i++) {
         spw_payload_free(spill->items[i].stored);
         spill->items[i].stored = NULL;
-        spill->written_bytes += spill->items[i].range.bytes;
+        if (status == SPW_STATUS_OK)
+            spill->written_bytes += spill->items[i].range.bytes;
     }
     spw__release(store->context, p.parts, p.capacity * sizeof *p.parts, sizeof(void *));
     if (status != SPW_STATUS_OK)

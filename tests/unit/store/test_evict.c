@@ -81,6 +81,27 @@ static void bug_a_disk_that_stayed_full_was_told_of_at_each_try(void **state)
     store_fixture_close(&f);
 }
 
+static void bug_what_a_full_disk_refused_counted_as_written(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    enum { SIZE = 1 << 20 };
+    spw_entry *entries[2];
+    spw_error error;
+    assert_ok(store_fixture_open(t, &f, 0));
+    for (unsigned i = 0; i < 2; i++)
+        assert_ok(store_fixture_put(t, &f, i, SIZE, &entries[i]));
+    assert_ok(spw_entry_spill(entries[0], NULL));
+    uint64_t written = store_fixture_figures(&f).written_bytes;
+    assert_in_range(written, SIZE, 2 * SIZE - 1);
+    disk_fault_room(0);
+    assert_status(spw_entry_spill(entries[1], &error), IO);
+    assert_int_equal(store_fixture_figures(&f).written_bytes, written);
+    assert_int_equal(store_fixture_figures(&f).writes, 1);
+    store_fixture_remove_all(entries, 2);
+    store_fixture_close(&f);
+}
+
 static void bug_what_is_clean_stayed_behind_what_a_full_disk_refused(void **state)
 {
     torture *t = *state;
@@ -239,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENARIO(bug_a_write_counted_as_a_drop),
         SCENARIO(bug_a_disk_that_stayed_full_was_told_of_at_each_try),
+        SCENARIO(bug_what_a_full_disk_refused_counted_as_written),
         SCENARIO(bug_what_is_clean_stayed_behind_what_a_full_disk_refused),
         SCENARIO(a_slow_disk_keeps_what_comes_waiting_but_not_for_ever),
         SCENARIO(a_slow_disk_makes_no_monitor_ask_for_more),

@@ -23,6 +23,8 @@ PREFIX = "pipelines/"
 SPILLWAY = "Spillway"
 NEVER_SLOWER, ELSE = 0.97, 1.1
 LEAST_ROUNDS = 7
+LIMIT_S = 120
+"""A run that takes longer hangs, and counts as failed."""
 SECONDS = re.compile(r"^seconds: ([0-9.]+)$", re.MULTILINE)
 UNITS = {figure.name: figure.unit for figure in FIGURES}
 SHOWN = ("cpu_s", "peak_bytes", "socket_bytes", "written_bytes", "worker_lag_s")
@@ -70,7 +72,7 @@ def measure(name: str, rounds: int, stock: pathlib.Path, commit: str) -> None:
         digests = set()
         first = len(kept) % len(order)
         for side in order[first:] + order[:first]:
-            run = sides[side].run(str(HERE / f"{name}.py"), [])
+            run = sides[side].run(str(HERE / f"{name}.py"), [], LIMIT_S)
             runs[side] = _figures(f"{name} on {side}", side, run)
             if run.code == 0:
                 digests.add(run.answer.digest)
@@ -107,10 +109,10 @@ def _sides(bars: Bars, stock: pathlib.Path) -> dict[str, Side]:
 def _figures(name: str, side: str, run: RunOnSide) -> dict:
     """Of a run; that one of stock's fails is a figure too."""
     if run.code != 0:
-        reason = (run.errors_end.strip() or "?").splitlines()[-1][:200]
         if side == SPILLWAY:
-            sys.exit(f"{name} failed:\n{run.errors_end}")
-        return {"failed": reason}
+            sys.exit(f"{name} failed: {run.notes}\n{run.errors_end}")
+        reasons = [*run.notes, *run.errors_end.splitlines()[-1:]]
+        return {"failed": "; ".join(reasons)[:200]}
     if run.not_on_spillway is not None:
         sys.exit(f"{name}: {run.not_on_spillway}")
     found = SECONDS.search(run.output_end)

@@ -38,7 +38,7 @@ def sides(monkeypatch):
     """What the runs give, by side, instead of running; then which side ran when."""
     given, order = {STOCK: [], SPILLWAY: []}, []
 
-    def measure(command, environment):
+    def measure(command, environment, limit_s):
         name = SPILLWAY if "spillway.script_process" in command else STOCK
         order.append((name, command, environment))
         return given[name].pop(0) if given[name] else ran()

@@ -37,6 +37,15 @@ def test_a_signal_is_told_as_by_a_shell():
     assert run("import os; os.kill(os.getpid(), 9)").code == 137
 
 
+def test_a_script_that_hangs_is_interrupted_at_the_limit():
+    code = "import threading; print('here', flush=True); threading.Event().wait()"
+    found = measure([sys.executable, "-c", code], dict(os.environ), limit_s=2)
+    assert found.code != 0
+    assert found.output_end == "here\n"
+    assert 2 < found.wall_s
+    assert found.notes == ["the script was interrupted after 2 s"]
+
+
 def test_wall_time_ends_with_the_script():
     child = (
         "import os, sys, time\n"

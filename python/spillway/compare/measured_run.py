@@ -1,5 +1,6 @@
 """One run of a script, watched from outside of its processes."""
 
+import math
 import os
 import resource
 import selectors
@@ -51,13 +52,18 @@ class MeasuredRun:
     notes: list[str] = field(default_factory=list)
 
 
-def measure(command: Sequence[str], environment: Mapping[str, str]) -> MeasuredRun:
-    """Run a command to its end. Whatever happens, none of its processes is left."""
+def measure(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    limit_s: float = math.inf,
+) -> MeasuredRun:
+    """Run a command to its end, or interrupt it where it takes longer than a limit.
+    Whatever happens, none of its processes is left."""
     with ProcessTree() as tree:
         cpu_s, written_bytes = _cpu_s_of_children(), _written_bytes()
         watched = _Watched(tree, command, environment)
         try:
-            wall_s = watched.until_script_ends()
+            wall_s = watched.until_script_ends(limit_s)
             watched.until_all_ended()
         except BaseException:
             tree.end(INTERRUPT_GRACE_S)
@@ -110,10 +116,13 @@ class _Watched:
         self.script.stdout.close()
         self.script.stderr.close()
 
-    def until_script_ends(self) -> float:
+    def until_script_ends(self, limit_s: float) -> float:
         """Returns how long it took."""
         while not self._has_ended:
             self._step()
+            if time.perf_counter() - self._started > limit_s and not self._has_ended:
+                self.notes.append(f"the script was interrupted after {limit_s:g} s")
+                self.tree.end(INTERRUPT_GRACE_S)
         wall_s = time.perf_counter() - self._started
         # It is not waited for yet, so that its CPU time can still be read, all of it.
         self.watch.sample(self.tree.processes())

@@ -1,5 +1,6 @@
 """One of the sides of a comparison: what a script's processes run on."""
 
+import math
 import os
 import shutil
 import sys
@@ -45,12 +46,17 @@ class Side:
     environment: Mapping[str, str] = field(default_factory=dict)
     """What its processes get beside the environment of this one."""
 
-    def run(self, script: str, arguments: Sequence[str]) -> RunOnSide:
-        """Run a script to its end; all its processes have ended then."""
+    def run(
+        self, script: str, arguments: Sequence[str], limit_s: float = math.inf
+    ) -> RunOnSide:
+        """Run a script to its end, or interrupt it at a limit; all its processes have
+        ended then."""
         ours = ["-P", "-m", "spillway.script_process"] if self.on_spillway else []
         with _directory() as directory:
             run = measure(
-                [self.python, *ours, script, *arguments], self._environment(directory)
+                [self.python, *ours, script, *arguments],
+                self._environment(directory),
+                limit_s,
             )
             probes = probe_files.read(directory / "probes")
             left = process_stats.collect(directory / "figures")

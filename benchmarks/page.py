@@ -147,8 +147,9 @@ the seconds are those of the work in a cluster that is up, two workers of one th
 each round a pipeline runs once on each side; the figures beside the seconds are
 `spillway compare`'s ([compare.md](compare.md)), of the whole script. The one to beat is
 the best of stock's variants, by the median: as it comes, with the malloc settings that
-enable() makes, with `distributed.comm.compression: auto`, without compression of what
-it spills, and with the task-based shuffle.
+enable() makes, with `distributed.comm.compression: auto`, and without compression of
+what it spills. Where data frames are shuffled the task-based shuffle (`tasks`) is to be
+slower too. A run that takes more than {pipeline_rows.LIMIT_S} s counts as endless.
 
 {pipeline_rows.table()}
 

@@ -104,6 +104,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
     from spillway.dask import worker_store
     from spillway.dask.size_setting import configured_bytes
+    from spillway.dask.spill_directories import spill_directories
 
     manager, reference = worker.memory_manager, weakref.ref(worker)
     aim = _aim_bytes(manager)
@@ -129,7 +130,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
     codec = get_compression_settings("distributed.worker.memory.spill-compression")
     return worker_store.WorkerStore(
-        [(worker.local_directory, limit)],
+        spill_directories(worker, limit),
         target=_target_bytes(manager),
         in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
         small=configured_bytes(SMALL_KEY) or 0,

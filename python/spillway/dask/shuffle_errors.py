@@ -14,5 +14,6 @@ def out_of_disk(error: OSError) -> OSError:
     """What to raise for what the C library said."""
     return OutOfDisk(
         f"A shuffle has no room for its partitions: {error.strerror}. Give the worker "
-        "a local directory on a larger disk, more memory, or the cluster more workers"
+        "a local directory on a larger disk, other directories (spillway.directories), "
+        "more memory, or the cluster more workers"
     )

@@ -11,6 +11,7 @@ from typing import Any
 from spillway import _native
 from spillway.dask import shuffle_buffers
 from spillway.dask.shuffle_outbox import AT_ONCE, Waiting
+from spillway.dask.spill_directories import spill_directories
 
 MEMORY_SHARE = 0.25
 """Of a worker's limit so much may be partitions, before the largest go to disk."""
@@ -32,9 +33,7 @@ def waiting_on(worker: Any) -> Waiting:
 
 def open_partitions(worker: Any, count: int, limit: int | None) -> Any:
     """Where a run keeps the partitions that this worker puts together."""
-    return _native.Partitions(
-        max(1, count), [(worker.local_directory, 0)], memory=limit
-    )
+    return _native.Partitions(max(1, count), spill_directories(worker, 0), memory=limit)
 
 
 def memory_bytes(worker: Any, spec: Any) -> int | None:

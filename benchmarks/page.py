@@ -8,6 +8,7 @@ import platform
 import statistics
 from collections.abc import Iterable
 
+import pipeline_layers
 import pipeline_rows
 from quartiles import quartiles
 from rows import ABSOLUTE, HIGHER, ROWS
@@ -160,5 +161,11 @@ All sides, median seconds:
 What else was measured, stock as it comes / Spillway:
 
 {pipeline_rows.figures_table()}
+
+Where the time of the threads that run Python goes, stock / Spillway, by
+benchmarks/pipeline_layers.py (one run each, with starting and ending): "tasks" is what
+pandas, NumPy and Dask do in tasks, "graphs" what Dask does in the client.
+
+{pipeline_layers.table()}
 """
     PAGE.write_text(text)

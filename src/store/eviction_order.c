@@ -5,6 +5,11 @@
 
 #include "store/store_state.h"
 
+/* A clean value may be so many times younger, and leaves all the same before one that
+ * has to be written: else each turn through more than fits writes all of it, and finds
+ * none of it in memory. */
+static const uint64_t CLEAN_BEFORE = 4;
+
 bool spw__order_is_oversize(const spw__eviction_order *order, uint64_t weight)
 {
     return order->target_bytes > 0 && weight > order->target_bytes &&
@@ -44,6 +49,11 @@ void spw__order_remove(spw__eviction_order *order, spw_entry *entry)
     order->classes[class_of(order, entry)].weight -= entry->weight;
 }
 
+static uint64_t age(const spw__eviction_order *order, const spw_entry *entry)
+{
+    return order->uses - entry->last_use;
+}
+
 /* Either may be NULL. */
 static spw_entry *longest_unused(spw_entry *a, spw_entry *b)
 {
@@ -56,7 +66,10 @@ spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of
                             bool only_clean)
 {
     spw_entry *clean = order->classes[of].clean.first;
-    return only_clean ? clean : longest_unused(clean, order->classes[of].others.first);
+    spw_entry *other = order->classes[of].others.first;
+    if (only_clean || clean == NULL || other == NULL)
+        return only_clean || clean != NULL ? clean : other;
+    return age(order, clean) * CLEAN_BEFORE >= age(order, other) ? clean : other;
 }
 
 spw_entry *spw__order_next(const spw__eviction_order *order, bool with_ahead,

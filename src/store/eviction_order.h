@@ -1,6 +1,7 @@
 /* In which order values leave memory: of those that may, the one that was used longest
- * ago, and none that are too small to be worth it as long as there are others. While
- * nothing can be written, only clean ones are looked at, which are on disk already. */
+ * ago, where what is clean, which is on disk already, counts as older than it is; and
+ * none that are too small to be worth it as long as there are others. While nothing can
+ * be written, only clean ones are looked at. */
 #ifndef SPW_STORE_EVICTION_ORDER_H
 #define SPW_STORE_EVICTION_ORDER_H
 
@@ -43,7 +44,7 @@ void spw__order_remove(spw__eviction_order *order, spw_entry *entry);
  * nobody. In ret_class of which class: those of MEDIUM and SMALL want company. */
 spw_entry *spw__order_next(const spw__eviction_order *order, bool with_ahead,
                            bool only_clean, spw__size_class *ret_class);
-/* Of that class, the one after nobody: the longest unused. NULL: none is left. */
+/* Of that class, the one to leave before the others. NULL: none is left. */
 spw_entry *spw__order_first(const spw__eviction_order *order, spw__size_class of,
                             bool only_clean);
 

@@ -98,6 +98,27 @@ static void what_was_read_ahead_goes_only_when_it_is_asked_for(void **state)
     assert_null(spw__order_next(&order, false, false, &of));
 }
 
+static void a_clean_one_leaves_first_until_another_is_four_times_as_old(void **state)
+{
+    (void)state;
+    spw__eviction_order order = {.small_bytes = SMALL};
+    spw_entry dirty, clean = {.weight = LARGE, .forms.on_disk = (spw_payload *)&clean};
+    spw__size_class of;
+    add(&order, &dirty, LARGE); /* used at 1, the clean one at 9 */
+    order.uses = 8;
+    spw__order_add(&order, &clean);
+    static const struct {
+        uint64_t uses; /* the ages then are one and nine less */
+        bool is_clean;
+    } CASES[] = {{9, false}, {11, false}, {12, true}, {13, true}, {1000, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        order.uses = CASES[i].uses;
+        assert_ptr_equal(spw__order_next(&order, false, false, &of),
+                         CASES[i].is_clean ? &clean : &dirty);
+        assert_int_equal(of, SPW__CLASS_LARGE);
+    }
+}
+
 static void while_nothing_can_be_written_only_clean_ones_leave(void **state)
 {
     (void)state;
@@ -111,7 +132,6 @@ static void while_nothing_can_be_written_only_clean_ones_leave(void **state)
                                .forms.on_disk = (spw_payload *)&clean[i]};
         spw__order_add(&order, &clean[i]);
     }
-    /* Otherwise what is clean makes no difference. */
     assert_ptr_equal(spw__order_next(&order, true, false, &of), &dirty[3]);
     static const spw__size_class CLASSES[] = {SPW__CLASS_OVERSIZE, SPW__CLASS_MEDIUM,
                                               SPW__CLASS_LARGE, SPW__CLASS_SMALL};
@@ -121,7 +141,6 @@ static void while_nothing_can_be_written_only_clean_ones_leave(void **state)
         assert_ptr_equal(next, &clean[IN_ORDER[i]]);
         assert_int_equal(of, CLASSES[i]);
         assert_ptr_equal(spw__order_first(&order, of, true), next);
-        assert_ptr_equal(spw__order_first(&order, of, false), &dirty[IN_ORDER[i]]);
         spw__order_remove(&order, next);
     }
     assert_null(spw__order_next(&order, true, true, &of));
@@ -136,6 +155,7 @@ int main(void)
         cmocka_unit_test(small_ones_stay_as_long_as_there_are_others),
         cmocka_unit_test(one_larger_than_the_target_goes_before_all_others),
         cmocka_unit_test(what_was_read_ahead_goes_only_when_it_is_asked_for),
+        cmocka_unit_test(a_clean_one_leaves_first_until_another_is_four_times_as_old),
         cmocka_unit_test(while_nothing_can_be_written_only_clean_ones_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,15 +4,16 @@
 # assertions about Tornado cannot hold.
 #
 #   tools/dask_suite.sh [--update-docs] [PYTEST ARGUMENTS]
-#   tools/dask_suite.sh --shuffles [--update-docs] [PYTEST ARGUMENTS]
+#   tools/dask_suite.sh --shuffles [--continue] [--update-docs] [PYTEST ARGUMENTS]
 #   tools/dask_suite.sh --large [--update-docs] [MODULES]
 #
 # Arguments choose other tests, by their paths in Dask's repository. --update-docs puts
 # the result into docs/dask_suite.md. --shuffles runs the tests of Dask's P2P shuffle, and
 # those of its DataFrames that shuffle (tools/dask_suite/dataframe_shuffles.py), on stock
-# and with each buffer of Spillway's. --large runs Dask's larger test modules, which take
-# an hour, each on both at the same time, and again alone what does not pass
-# (tools/dask_suite/run_modules.py).
+# and with each buffer of Spillway's, module by module. With --continue it leaves out the
+# modules that earlier runs have ended, and tests that are named replace what is known
+# of them. --large runs Dask's larger test modules, which take an hour, each on both at
+# the same time, and again alone what does not pass (tools/dask_suite/run_modules.py).
 #
 #   DISTRIBUTED_REPOSITORY   a clone of dask/distributed; by default one is made in build/
 #   DISTRIBUTED_REVISION     the commit whose tests to take; by default the tag of the
@@ -32,16 +33,20 @@ version=$(sed -n 's/^distributed==//p' constraints/newest.txt)
 export DISTRIBUTED_VERSION=$version
 
 suite_of=comms
+continues=false
+is_whole=false
 report_options=()
 while :; do
     case ${1:-} in
         --large | --shuffles) suite_of=${1#--} ;;
+        --continue) continues=true ;;
         --update-docs) report_options+=(--docs docs/dask_suite.md) ;;
         *) break ;;
     esac
     shift
 done
 if [ $# = 0 ]; then
+    is_whole=true
     report_options+=(--whole)
     case $suite_of in
         comms)
@@ -146,26 +151,51 @@ run_comms() {
     $ended_well
 }
 
-run_shuffles() {
-    local of_shuffles=$suite/shuffles buffer ended_well=true options
+# pytest_of_shuffles stock|spillway PREFIX [PYTEST ARGUMENTS]
+pytest_of_shuffles() {
     # Many of the tests use tmpdir, which the configuration of distributed's leaves out.
-    options=(-W 'ignore:Module already imported' -p legacypath -p dataframe_shuffles)
-    if [[ $* == *dask/dataframe* ]]; then
-        say "stock: which tests of DataFrames shuffle"
-        tools/dask_suite/pytest_on.sh "$suite" stock "$of_shuffles/found" \
-            "${options[@]}" --find "$of_shuffles/tests.json" "$@"
-        options+=(--only "$of_shuffles/tests.json")
+    tools/dask_suite/pytest_on.sh "$suite" "$1" "$2" \
+        -W 'ignore:Module already imported' -p legacypath -p dataframe_shuffles "${@:3}"
+}
+
+# run_piece NAME stock|BUFFER [PYTEST ARGUMENTS]
+run_piece() {
+    local prefix=$of_shuffles/$2/$1 plane=stock
+    [ ! -e "$prefix.ended" ] || return 0
+    if [ "$2" != stock ]; then
+        plane=spillway
+        local -x DASK_SPILLWAY__SHUFFLE__BUFFER=$2
     fi
+    say "$2: running, with the log in ${prefix#"$PWD/"}.log"
     # On a busy machine some fail now and then, on both planes; the result has which.
-    options+=(--reruns 2 --rerun-except 'Timeout \(>')
-    say "stock: running, with the log in build/dask-suite/shuffles/stock.log"
-    tools/dask_suite/pytest_on.sh "$suite" stock "$of_shuffles/stock" "${options[@]}" "$@"
-    for buffer in auto memory disk; do
-        say "spillway, $buffer: running, with the log in" \
-            "build/dask-suite/shuffles/$buffer.log"
-        DASK_SPILLWAY__SHUFFLE__BUFFER=$buffer tools/dask_suite/pytest_on.sh \
-            "$suite" spillway "$of_shuffles/$buffer" "${options[@]}" "$@" ||
-            ended_well=false
+    pytest_of_shuffles "$plane" "$prefix" --reruns 2 --rerun-except 'Timeout \(>' \
+        "${only[@]}" "${@:3}" && touch "$prefix.ended"
+}
+
+run_shuffles() {
+    local of_shuffles=$suite/shuffles ended_well=true name=whole plane module
+    $continues || rm -rf "$of_shuffles"
+    $is_whole || name=named-$(date +%s)
+    local tests=$of_shuffles/$name.json only=()
+    if [[ $* == *dask/dataframe* ]]; then
+        only=(--only "$tests")
+    fi
+    if [ -n "${only[*]}" ] && [ ! -e "$tests" ]; then
+        say "stock: which tests of DataFrames shuffle"
+        pytest_of_shuffles stock "$of_shuffles/found" --find "$tests" "$@"
+    fi
+    for plane in stock auto memory disk; do
+        if ! $is_whole; then
+            run_piece "$name" "$plane" "$@" || ended_well=false
+            continue
+        fi
+        for module in "$@"; do
+            # No test of a module that has none that shuffle is an end that pytest
+            # does not take for a good one.
+            if [[ $module != dask/* ]] || grep -q "\"$module::" "$tests"; then
+                run_piece "${module%.py}" "$plane" "$module" || ended_well=false
+            fi
+        done
     done
     "$python" tools/dask_suite/shuffle_report.py "$of_shuffles" \
         --tests-from "$tests_from" "${report_options[@]}"

@@ -2,12 +2,12 @@
 
 import importlib
 import json
+import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-
-import spillway
 
 ROOT = Path(__file__).parents[2]
 TEST = "distributed/shuffle/tests/test_shuffle.py::test_a"
@@ -28,7 +28,7 @@ def runs(shuffle_report):
     """All pass, and shuffle once."""
     names = ("stock", *shuffle_report.BUFFERS)
     return {
-        name: shuffle_report.Run({TEST: PASSED}, {TEST: 1}, spillway.stats())
+        name: shuffle_report.Run({TEST: PASSED}, {TEST: 1}, Counter(runs=1))
         for name in names
     }
 
@@ -75,7 +75,7 @@ def test_the_page_says_what_each_module_and_buffer_did(shuffle_report, runs):
         "| dask/dataframe/test_shuffle | 0 passed, 1 failed | 0 passed, 0 failed "
         "| 0 passed, 1 failed | 0 passed, 0 failed |"
     ) in text
-    assert "- `disk`: 1 passing tests with " in text
+    assert "- `disk`: 1 passing tests with 1 runs of our engine" in text
     assert "### Do not pass on stock either: 1" in text
 
 
@@ -85,18 +85,48 @@ def test_who_passes_when_run_again_is_told(shuffle_report, runs):
     assert shuffle_report.not_at_once(runs) == [f"`{TEST}`: disk, failed 1 of 2 times"]
 
 
-def test_a_run_is_read_from_its_files(shuffle_report, tmp_path):
-    for name in ("stock", "auto"):
-        line = json.dumps({"test": TEST, **PASSED})
-        (tmp_path / f"{name}.jsonl").write_text(line)
-        (tmp_path / f"{name}.runs.json").write_text(json.dumps({TEST: 2}))
-    (tmp_path / "auto.figures.json").write_text('{"shuffle": {}}')
-    stock, auto = (
-        shuffle_report.read_run(tmp_path, name) for name in ("stock", "auto")
-    )
-    assert auto.outcomes == stock.outcomes == {TEST: {"test": TEST, **PASSED}}
-    assert auto.shuffles == {TEST: 2}
-    assert (stock.figures, auto.figures) == (None, {"shuffle": {}})
+def write_piece(folder, name, when, outcomes, runs, figures):
+    """What pytest_on.sh leaves of a piece; it has ended in the second `when`."""
+    prefix = folder / name
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"test": test, **found}) for test, found in outcomes.items()]
+    prefix.with_suffix(".jsonl").write_text("\n".join(lines))
+    os.utime(prefix.with_suffix(".jsonl"), (when, when))
+    if runs is not None:
+        prefix.with_suffix(".runs.json").write_text(json.dumps(runs))
+    if figures is not None:
+        text = json.dumps({"shuffle": figures})
+        prefix.with_suffix(".figures.json").write_text(text)
+
+
+def test_a_run_is_read_from_all_its_pieces(shuffle_report, tmp_path):
+    figures = dict.fromkeys(shuffle_report.DID, 3)
+    write_piece(tmp_path, "auto/a/test_a", 10, {"a": PASSED}, {"a": 2}, figures)
+    write_piece(tmp_path, "auto/b/test_b", 20, {"b": FAILED}, {"b": 1}, figures)
+    auto = shuffle_report.read_run(tmp_path, "auto")
+    assert auto.outcomes == {"a": {"test": "a", **PASSED}, "b": {"test": "b", **FAILED}}
+    assert auto.shuffles == {"a": 2, "b": 1}
+    assert auto.did == dict.fromkeys(shuffle_report.DID, 6)
+    write_piece(tmp_path, "stock/a/test_a", 10, {"a": PASSED}, {"a": 2}, None)
+    stock = shuffle_report.read_run(tmp_path, "stock")
+    assert stock.outcomes == {"a": {"test": "a", **PASSED}}
+    assert not any(stock.did.values())
+
+
+def test_a_test_has_the_outcome_of_the_piece_that_ended_last(shuffle_report, tmp_path):
+    again = {"a": {**FAILED, "reruns": 2}}
+    write_piece(tmp_path, "disk/named-1", 30, {"a": PASSED}, {"a": 1}, None)
+    write_piece(tmp_path, "disk/z/test_a", 10, again, {}, None)
+    disk = shuffle_report.read_run(tmp_path, "disk")
+    assert disk.outcomes == {"a": {"test": "a", **PASSED, "reruns": 3}}
+    assert disk.shuffles == {"a": 1}
+
+
+def test_a_piece_that_was_ended_has_its_outcomes(shuffle_report, tmp_path):
+    write_piece(tmp_path, "auto/a", 10, {"a": {"outcome": "started"}}, None, None)
+    auto = shuffle_report.read_run(tmp_path, "auto")
+    assert auto.outcomes == {"a": {"test": "a", "outcome": "started"}}
+    assert auto.shuffles == {} and not any(auto.did.values())
 
 
 def test_the_list_of_what_cannot_pass_can_be_read(shuffle_report):

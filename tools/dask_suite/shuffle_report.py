@@ -2,9 +2,10 @@
 
     shuffle_report.py FOLDER --tests-from TEXT [--whole] [--docs FILE]
 
-FOLDER is what `tools/dask_suite.sh --shuffles` left, of stock and of each buffer: the
-outcomes (stock.jsonl, auto.jsonl, by record_outcomes.py) and which tests shuffled
-(.runs.json, by shuffle_runs.py), and of each buffer the test process's spillway.stats()
+FOLDER is what `tools/dask_suite.sh --shuffles` left, in a folder for stock and for each
+buffer. Of each piece, which is a module or tests that were run again, it has the
+outcomes (.jsonl, by record_outcomes.py) and which tests shuffled (.runs.json, by
+shuffle_runs.py), and of each buffer the test process's spillway.stats()
 (.figures.json). Writes FOLDER/result.md, and with --docs puts it into that file. Exits
 with 1 when report.py would, or a test shuffles on stock and not on our engine.
 """
@@ -21,6 +22,7 @@ from report import CannotHold, Outcomes
 
 BUFFERS = ("auto", "memory", "disk")
 CANNOT_HOLD = Path(__file__).with_name("cannot_hold_shuffles.toml")
+DID = ("runs", "rows_in", "sent_bytes", "written_bytes")
 BEGIN = (
     "<!-- The result of shuffles, by tools/dask_suite.sh --shuffles --update-docs -->"
 )
@@ -34,19 +36,33 @@ class Run:
     outcomes: Outcomes
     shuffles: dict[str, int]
     """Runs of shuffles by test, in the test process."""
-    figures: dict[str, Any] | None
-    """spillway.stats(); stock has none."""
+    did: Counter[str]
+    """What our engine did, by the figures of spillway.stats(); on stock nothing."""
 
 
 def read_run(folder: Path, name: str) -> Run:
-    def read(kind: str) -> Any:
-        return json.loads((folder / f"{name}.{kind}.json").read_text(encoding="utf-8"))
+    """All pieces of one. A test that is in several has the outcome of the last one."""
+    run = Run({}, {}, Counter())
+    pieces = sorted((folder / name).rglob("*.jsonl"), key=_when)
+    for piece in pieces:
+        for test, found in suite_report.read_outcomes(piece).items():
+            earlier = run.outcomes.get(test)
+            if earlier:
+                found["reruns"] = found.get("reruns", 0) + earlier.get("reruns", 0) + 1
+            run.outcomes[test] = found
+        run.shuffles.update(_read(piece.with_suffix(".runs.json"), {}))
+        figures = _read(piece.with_suffix(".figures.json"), {"shuffle": {}})
+        run.did.update({what: figures["shuffle"].get(what, 0) for what in DID})
+    return run
 
-    return Run(
-        suite_report.read_outcomes(folder / f"{name}.jsonl"),
-        read("runs"),
-        None if name == "stock" else read("figures"),
-    )
+
+def _when(file: Path) -> int:
+    return file.stat().st_mtime_ns
+
+
+def _read(file: Path, otherwise: Any) -> Any:
+    """What is in a file, which a piece that was ended has not left."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else otherwise
 
 
 def without_our_engine(stock: Run, ours: Run) -> list[str]:
@@ -61,8 +77,7 @@ def without_our_engine(stock: Run, ours: Run) -> list[str]:
 
 def what_ran(ours: Run) -> str:
     """A line on what our engine did."""
-    assert ours.figures is not None
-    did = ours.figures["shuffle"]
+    did = ours.did
     passed = sum(
         ours.outcomes[test]["outcome"] == "passed"
         for test in ours.shuffles

@@ -19,6 +19,8 @@
 #   DISTRIBUTED_REVISION     the commit whose tests to take; by default the tag of the
 #                            installed version, or else its commit, or else HEAD
 #   RUN_UNDER                what to put before each command that runs pytest, as "nice"
+#   TEST_LIMIT               on a busy machine, the seconds that a test may take; else it
+#                            has 120, or what Dask gives it, mostly 30
 #
 # Everything is in build/dask-suite: two environments that differ in Spillway alone, over
 # whose Dask the tests are laid, the outcome of each test, the logs, result.md. Only the
@@ -158,10 +160,25 @@ pytest_of_shuffles() {
         -W 'ignore:Module already imported' -p legacypath -p dataframe_shuffles "${@:3}"
 }
 
+# find_shuffling NAME [PYTEST ARGUMENTS]: which tests of DataFrames shuffle
+find_shuffling() {
+    local found=$of_shuffles/found/$1
+    [ ! -e "$found.ended" ] || return 0
+    say "stock: finding what shuffles, with the log in ${found#"$PWD/"}.log"
+    pytest_of_shuffles stock "$found" --find "$found.json" "${@:2}" &&
+        touch "$found.ended"
+}
+
 # run_piece NAME stock|BUFFER [PYTEST ARGUMENTS]
 run_piece() {
-    local prefix=$of_shuffles/$2/$1 plane=stock
+    local prefix=$of_shuffles/$2/$1 plane=stock only=()
     [ ! -e "$prefix.ended" ] || return 0
+    if [[ "${*:3}" == *dask/dataframe* ]]; then
+        find_shuffling "$1" "${@:3}" || return
+        only=(--only "$of_shuffles/found/$1.json")
+        # For pytest it is no good end when there is nothing to run.
+        [ "$(cat "${only[1]}")" != '[]' ] || return 0
+    fi
     if [ "$2" != stock ]; then
         plane=spillway
         local -x DASK_SPILLWAY__SHUFFLE__BUFFER=$2
@@ -173,28 +190,16 @@ run_piece() {
 }
 
 run_shuffles() {
-    local of_shuffles=$suite/shuffles ended_well=true name=whole plane module
+    local of_shuffles=$suite/shuffles ended_well=true plane module named
+    named=named-$(date +%s)
     $continues || rm -rf "$of_shuffles"
-    $is_whole || name=named-$(date +%s)
-    local tests=$of_shuffles/$name.json only=()
-    if [[ $* == *dask/dataframe* ]]; then
-        only=(--only "$tests")
-    fi
-    if [ -n "${only[*]}" ] && [ ! -e "$tests" ]; then
-        say "stock: which tests of DataFrames shuffle"
-        pytest_of_shuffles stock "$of_shuffles/found" --find "$tests" "$@"
-    fi
     for plane in stock auto memory disk; do
         if ! $is_whole; then
-            run_piece "$name" "$plane" "$@" || ended_well=false
+            run_piece "$named" "$plane" "$@" || ended_well=false
             continue
         fi
         for module in "$@"; do
-            # No test of a module that has none that shuffle is an end that pytest
-            # does not take for a good one.
-            if [[ $module != dask/* ]] || grep -q "\"$module::" "$tests"; then
-                run_piece "${module%.py}" "$plane" "$module" || ended_well=false
-            fi
+            run_piece "${module%.py}" "$plane" "$module" || ended_well=false
         done
     done
     "$python" tools/dask_suite/shuffle_report.py "$of_shuffles" \

@@ -24,6 +24,9 @@ if [ "$plane" = spillway ]; then
     mkdir "$prefix.processes"
     export SPILLWAY_STATS_DIR=$prefix.processes
 fi
+if [ -n "${TEST_LIMIT:-}" ]; then
+    options+=(-p unhurried) # after Spillway, since it imports Dask
+fi
 
 cd "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 status=0
@@ -33,7 +36,7 @@ PYTHONPATH=$tools ${RUN_UNDER:-} timeout --foreground --kill-after=10 "$longest"
     "$python" -m pytest -p no:cacheprovider -p record_outcomes "${options[@]}" \
     -p shuffle_runs --runs "$prefix.runs.json" \
     --record "$prefix.jsonl" --expect-distributed "$DISTRIBUTED_VERSION" \
-    --runslow --timeout=120 --timeout-method=signal --color=no \
+    --runslow --timeout="${TEST_LIMIT:-120}" --timeout-method=signal --color=no \
     -W 'ignore:get_ipv6 is deprecated:FutureWarning' "$@" \
     >"$prefix.log" 2>&1 || status=$?
 if [ "$status" -gt 1 ]; then

@@ -122,6 +122,13 @@ def test_a_test_has_the_outcome_of_the_piece_that_ended_last(shuffle_report, tmp
     assert disk.shuffles == {"a": 1}
 
 
+def test_who_passed_before_as_well_did_not_fail(shuffle_report, tmp_path):
+    write_piece(tmp_path, "auto/z/test_a", 10, {"a": PASSED}, {"a": 1}, None)
+    write_piece(tmp_path, "auto/named-1", 30, {"a": PASSED}, {"a": 1}, None)
+    auto = shuffle_report.read_run(tmp_path, "auto")
+    assert auto.outcomes == {"a": {"test": "a", **PASSED}}
+
+
 def test_a_piece_that_was_ended_has_its_outcomes(shuffle_report, tmp_path):
     write_piece(tmp_path, "auto/a", 10, {"a": {"outcome": "started"}}, None, None)
     auto = shuffle_report.read_run(tmp_path, "auto")

@@ -46,9 +46,12 @@ def read_run(folder: Path, name: str) -> Run:
     pieces = sorted((folder / name).rglob("*.jsonl"), key=_when)
     for piece in pieces:
         for test, found in suite_report.read_outcomes(piece).items():
-            earlier = run.outcomes.get(test)
-            if earlier:
-                found["reruns"] = found.get("reruns", 0) + earlier.get("reruns", 0) + 1
+            earlier = run.outcomes.get(test, {"outcome": "passed"})
+            failed = earlier.get("reruns", 0) + (
+                earlier["outcome"] in ("failed", "started")
+            )
+            if failed:
+                found["reruns"] = found.get("reruns", 0) + failed
             run.outcomes[test] = found
         run.shuffles.update(_read(piece.with_suffix(".runs.json"), {}))
         figures = _read(piece.with_suffix(".figures.json"), {"shuffle": {}})

@@ -33,6 +33,9 @@ typedef struct spw_partitions_options {
                                * limit while they are; 0: 64 MiB, or a quarter of the
                                * limit if that is less */
     uint32_t partition_count; /* of the whole run; at most SPW_PARTITION_COUNT_MAX */
+    uint32_t reads_ahead;     /* 1: a thread reads up to 16 MiB of the partition that is
+                               * expected, and gives space on disk back; 0: whoever
+                               * reads does all of it */
 } spw_partitions_options;
 
 #define SPW_PARTITIONS_OPTIONS_INIT                                                    \
@@ -149,10 +152,17 @@ SPW_EXPORT void spw_partition_groups_free(spw_partition_groups *groups);
 SPW_EXPORT const spw_partition_group *
 spw_partition_groups_all(const spw_partition_groups *groups, size_t *ret_count);
 
+/* Say which partition is likely to be read after the one that is read next: with
+ * reads_ahead it is read ahead meanwhile. Nothing goes wrong if it is not. Thread: any.
+ */
+SPW_EXPORT void spw_partitions_expect(spw_partitions *partitions, uint32_t partition);
+
 /* Read a partition from memory and disk into places of the caller's, those of group g
  * being places[g], one for each of its columns; then the partition is gone, with its
  * memory and its space on disk. Chunks are verified as they come. In between a few MiB
- * are needed, or as much as a shard has, and never the partition a second time.
+ * are needed, or as much as a shard has, and never the partition a second time. With
+ * reads_ahead the space on disk goes soon: before anything is written, and with the
+ * last partition that has rows.
  * Borrows: all arguments, during the call. Returns: nothing; places' memory and
  * data_begin are written, and may hold anything after an error. Thread: any, for
  * different partitions at once; blocks on the disk. Errors: INVALID_ARGUMENT (no such

@@ -28,8 +28,9 @@ static spw_status make_window(spw__chunk_reader *reader, spw_context *context,
     return SPW_STATUS_OK;
 }
 
-static spw_status load(spw__chunk_reader *reader, spw_context *context,
-                       spw__chunk_files *files, uint64_t bytes, spw_error *error)
+spw_status spw__chunk_reader_fill(spw__chunk_reader *reader, spw_context *context,
+                                  spw__chunk_files *files, uint64_t bytes,
+                                  spw_error *error)
 {
     const spw__chunk *chunk = reader->chunk;
     uint64_t at = chunk->offset + reader->at, from = at & ~(PAGE - 1);
@@ -68,8 +69,8 @@ spw_status spw__chunk_reader_next(spw__chunk_reader *reader, spw_context *contex
     assert(size <= left);
     if (!spw__chunk_reader_has(reader, size)) {
         uint64_t bytes = size > window_bytes ? size : window_bytes;
-        spw_status status =
-            load(reader, context, files, bytes < left ? bytes : left, error);
+        spw_status status = spw__chunk_reader_fill(reader, context, files,
+                                                   bytes < left ? bytes : left, error);
         if (status != SPW_STATUS_OK)
             return status;
     }

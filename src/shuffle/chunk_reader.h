@@ -10,6 +10,7 @@
 typedef struct spw__chunk {
     spw__batch *batch;
     uint64_t offset, size; /* in the batch */
+    uint64_t first;        /* of which the first shard */
     uint64_t checksum;
 } spw__chunk;
 
@@ -30,6 +31,10 @@ static inline bool spw__chunk_reader_has(const spw__chunk_reader *reader, uint64
     return reader->window != NULL && size <= reader->end - reader->at;
 }
 
+/* Read the next bytes, which the chunk has, into the window. Errors: those of next. */
+spw_status spw__chunk_reader_fill(spw__chunk_reader *reader, spw_context *context,
+                                  spw__chunk_files *files, uint64_t bytes,
+                                  spw_error *error);
 /* The next size bytes, which the chunk has; read as many as window_bytes with them.
  * Borrows: them, until the next call that finds them not there, or clear. Returns: in
  * ret_data. Errors: IO, CORRUPT (as soon as the chunk's last byte is read), NO_MEMORY,

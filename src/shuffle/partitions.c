@@ -1,5 +1,5 @@
 /* Partitions: how they begin and end, and what is known about them. */
-#include "shuffle/partitions_state.h"
+#include "shuffle/partitions_ahead.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -70,8 +70,11 @@ static spw_status open_all(spw_partitions *all, const spw_partitions_options *op
     all->count = options->partition_count;
     if (all->stays_in_memory)
         return SPW_STATUS_OK;
-    return spw__chunk_files_create(all->context, options->directories,
-                                   options->directory_count, &all->files, error);
+    status = spw__chunk_files_create(all->context, options->directories,
+                                     options->directory_count, &all->files, error);
+    return status == SPW_STATUS_OK && options->reads_ahead != 0
+               ? spw__ahead_create(all, &all->ahead, error)
+               : status;
 }
 
 spw_status spw_partitions_create(spw_context *context,
@@ -127,6 +130,7 @@ void spw_partitions_free(spw_partitions *partitions)
         return;
     spw_partitions *all = partitions;
     spw_context *context = all->context;
+    spw__ahead_free(all->ahead);
     for (size_t i = 0; i < all->piece_count; i++)
         spw__piece_free(all->pieces[i]);
     spw__budget_shuffled_went(spw_context_budget(context), all->figures.held_bytes);

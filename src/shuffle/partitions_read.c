@@ -8,12 +8,7 @@
 #include "context/allocate.h"
 #include "context/compiler.h"
 #include "context/error.h"
-#include "shuffle/partitions_state.h"
-
-/* Of all chunks of a partition together; but each has the least, or its largest shard.
- */
-static const uint64_t WINDOWS_BYTES = 16 << 20;
-static const uint64_t LEAST_WINDOW_BYTES = 64 << 10;
+#include "shuffle/partitions_ahead.h"
 
 enum { SHARDS_AT_ONCE = 64 };
 
@@ -308,13 +303,13 @@ static spw_status read_all(reading *r, spw_error *error)
             return spw__error_set(error, SPW_STATUS_NO_MEMORY, 0,
                                   "no memory to read %u chunks of a partition",
                                   p->chunk_count);
-        r->window_bytes = WINDOWS_BYTES / p->chunk_count;
-        if (r->window_bytes < LEAST_WINDOW_BYTES)
-            r->window_bytes = LEAST_WINDOW_BYTES;
+        r->window_bytes = spw__window_bytes(p->chunk_count);
         memset(r->readers, 0, bytes);
     }
     for (uint32_t i = 0; i < p->chunk_count; i++)
         r->readers[i].chunk = &p->chunks[i];
+    spw__ahead_take(all, r->partition, r->readers, p->chunk_count);
+    spw__ahead_begin(all);
     for (size_t i = 0; i < all->piece_count && status == SPW_STATUS_OK; i++) {
         look_ahead(r, i);
         if (rows_of(all->pieces[i], r->partition) > 0)
@@ -367,10 +362,7 @@ static void let_go(spw_partitions *all, uint32_t partition, uint64_t read_bytes)
             spw__piece_leave(all, all->pieces[i], partition, partition + 1, true,
                              &pages);
     spw__freed_pages_close(&pages);
-    for (uint32_t i = 0; i < chunk_count; i++)
-        spw__chunk_files_release(all->files, chunks[i].batch, chunks[i].offset,
-                                 chunks[i].size);
-    spw__release(all->context, chunks, p->chunk_room * sizeof *chunks, sizeof(void *));
+    spw__ahead_release(all, chunks, chunk_count, p->chunk_room);
     spw__partitions_lock(all);
     all->figures.memory_bytes -= p->memory_bytes;
     all->figures.disk_bytes -= read_bytes;
@@ -379,6 +371,8 @@ static void let_go(spw_partitions *all, uint32_t partition, uint64_t read_bytes)
     all->figures.partitions -= p->rows > 0;
     all->figures.partitions_read++;
     *p = (spw__partition){.state = SPW__PARTITION_READ};
+    if (all->figures.partitions == 0)
+        spw__ahead_wait_released(all);
     (void)pthread_cond_broadcast(&all->changed);
     spw__partitions_unlock(all);
 }
@@ -410,6 +404,12 @@ spw_status spw_partitions_read(spw_partitions *partitions, uint32_t partition,
                                 "partition %u has %zu groups, and places are for %zu",
                                 partition, groups->used, group_count);
     if (status == SPW_STATUS_OK) {
+        r.groups = groups;
+        status = read_all(&r, error);
+    }
+    /* What was read ahead is in nobody's way. */
+    if (status == SPW_STATUS_LIMIT_EXCEEDED && spw__ahead_drop(partitions)) {
+        r = (reading){.all = partitions, .partition = partition, .places = places};
         r.groups = groups;
         status = read_all(&r, error);
     }

@@ -23,6 +23,12 @@
 
 /* A write is of so much or more, if there is as much, whatever was asked for. */
 #define SPW__LEAST_WRITE_BYTES (UINT64_C(16) << 20)
+/* Of what a reader has of all chunks of a partition at once. */
+#define SPW__WINDOWS_BYTES (UINT64_C(16) << 20)
+/* But of each chunk so much at least, or a shard. */
+#define SPW__LEAST_WINDOW_BYTES (UINT64_C(64) << 10)
+
+typedef struct spw__ahead spw__ahead;
 
 typedef struct spw__type_set {
     uint32_t number;
@@ -75,6 +81,7 @@ struct spw_partitions {
     bool stays_in_memory;
     uint64_t in_flight_bytes; /* of one write */
     spw__chunk_files *files;  /* NULL: none */
+    spw__ahead *ahead;        /* NULL: whoever reads does all of it */
     spw_buffer *memory;       /* of the partitions */
     spw__partition *partitions;
     /* Guards all that follows. Nothing that blocks is called under it. */
@@ -106,6 +113,13 @@ static inline void spw__partitions_unlock(spw_partitions *all)
 static inline bool spw__piece_has(const spw__held_piece *piece, uint32_t partition)
 {
     return partition >= piece->first && partition - piece->first < piece->count;
+}
+
+/* How much is read of each of so many chunks at once. */
+static inline uint64_t spw__window_bytes(uint32_t chunks)
+{
+    uint64_t bytes = SPW__WINDOWS_BYTES / chunks;
+    return bytes > SPW__LEAST_WINDOW_BYTES ? bytes : SPW__LEAST_WINDOW_BYTES;
 }
 
 /* Memory that counts against the limit: what no write under way will free. With the

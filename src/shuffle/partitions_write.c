@@ -9,7 +9,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
-#include "shuffle/partitions_state.h"
+#include "shuffle/partitions_ahead.h"
 
 /* Of a piece, written at once: of the units at its edges one may stay on average. */
 static const uint64_t RUN_BYTES = 128 << 10;
@@ -153,6 +153,7 @@ static spw_status choose(write_job *job, spw_error *error)
     if (job->block_count > 0)
         qsort(job->blocks, job->block_count, sizeof *job->blocks, by_size);
     spw__partitions_lock(all);
+    spw__ahead_wait_released(all); /* the disk may need the room */
     uint64_t bytes = wanted(all);
     for (size_t b = 0; b < job->block_count; b++)
         for (uint32_t i = job->blocks[b].first; i < job->blocks[b].end; i++)
@@ -201,7 +202,8 @@ static spw_status collect(write_job *job, chosen *c, spw_error *error)
         job->parts[job->part_count++] = (spw__spill_part){data, (size_t)size};
         spw__checksum_add(&sum, data, (size_t)size);
         job->bytes += size;
-        c->shards++;
+        if (c->shards++ == 0)
+            c->chunk.first = size;
     }
     c->chunk.size = job->bytes - c->chunk.offset;
     c->chunk.checksum = spw__checksum_end(&sum);

@@ -101,6 +101,7 @@ spw_status partition_run_create(partition_run *run, uint64_t memory_limit_bytes,
     options.partition_count = run->partition_count;
     options.memory_limit_bytes = memory_limit_bytes;
     options.in_flight_bytes = in_flight_bytes;
+    options.reads_ahead = run->reads_ahead;
     options.directories = run->directories;
     options.directory_count = RUN_PLACES;
     spw_status status =

@@ -16,8 +16,9 @@ typedef struct partition_run {
     spw_partitions_directory directories[RUN_PLACES];
     spw_partitions *partitions; /* NULL: none yet */
     uint32_t partition_count, input_count, set_count;
-    uint32_t numbers[RUN_SETS_MAX];       /* of the sets, as add_types told */
-    uint32_t set_of[RUN_INPUTS_MAX];      /* of an input */
+    uint32_t reads_ahead;            /* of partitions that are created from now on */
+    uint32_t numbers[RUN_SETS_MAX];  /* of the sets, as add_types told */
+    uint32_t set_of[RUN_INPUTS_MAX]; /* of an input */
     shuffle_table tables[RUN_INPUTS_MAX]; /* of an input */
     spw_split *splits[RUN_INPUTS_MAX];    /* NULL: it was dropped */
 } partition_run;

@@ -49,21 +49,23 @@ static spw_status create(module_state *state, const directory_list *list,
 
 static PyObject *partitions_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"count", "directories", "memory", NULL};
+    static char *names[] = {"count", "directories", "memory", "ahead", NULL};
     module_state *state = PyType_GetModuleState(type);
     PyObject *directories, *memory = Py_None;
     unsigned count;
+    int ahead = 0;
     directory_list list;
     spw_partitions_options options = SPW_PARTITIONS_OPTIONS_INIT;
     options.memory_limit_bytes = SPW_PARTITIONS_IN_MEMORY;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "IO|$O:Partitions", names, &count,
-                                     &directories, &memory))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "IO|$Op:Partitions", names, &count,
+                                     &directories, &memory, &ahead))
         return NULL;
     if (memory != Py_None && !bytes_argument(memory, &options.memory_limit_bytes))
         return NULL;
     if (!directory_list_open(directories, &list))
         return NULL;
     options.partition_count = count;
+    options.reads_ahead = (uint32_t)ahead;
     partitions_object *self = PyObject_New(partitions_object, type);
     if (self == NULL) {
         directory_list_clear(&list);
@@ -214,6 +216,16 @@ static PyObject *partitions_limit(PyObject *object, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *partitions_expect(PyObject *object, PyObject *value)
+{
+    unsigned long partition = PyLong_AsUnsignedLong(value);
+    if (partition == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    spw_partitions_expect(((partitions_object *)object)->partitions,
+                          partition < UINT32_MAX ? (uint32_t)partition : UINT32_MAX);
+    Py_RETURN_NONE;
+}
+
 static PyObject *partitions_finish(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
@@ -343,6 +355,7 @@ PyTypeObject *partitions_type_create(PyObject *module)
         {"put", partitions_put, METH_VARARGS, NULL},
         {"write", partitions_write, METH_NOARGS, NULL},
         {"limit", partitions_limit, METH_O, NULL},
+        {"expect", partitions_expect, METH_O, NULL},
         {"finish", partitions_finish, METH_NOARGS, NULL},
         {"measure", partitions_measure, METH_VARARGS, NULL},
         {"read", partitions_read, METH_VARARGS, NULL},

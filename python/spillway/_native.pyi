@@ -97,8 +97,9 @@ class Partitions:
     """What a worker holds of the partitions of one run of a shuffle, `count` of them.
     Pieces are put in, each what one input has for all of them, and each partition is
     read once. What is above `memory` bytes (None: no limit) is written to directories,
-    pairs of a path and a limit in bytes, 0 for none. Any thread; what waits for a disk
-    gives up the GIL.
+    pairs of a path and a limit in bytes, 0 for none. With `ahead` a thread of the
+    library reads the partition that is likely to be next, and gives back space on
+    disk. Any thread; what waits for a disk gives up the GIL.
 
     Raises
     ------
@@ -115,6 +116,7 @@ class Partitions:
         directories: Iterable[tuple[str, int]],
         *,
         memory: int | None = None,
+        ahead: bool = False,
     ) -> None: ...
     def add_types(self, types: Iterable[tuple[int, int] | object], /) -> int:
         """Say of which columns some pieces are, by kind (`spw_column_kind`) and size of
@@ -135,6 +137,8 @@ class Partitions:
         The bytes that were written."""
     def limit(self, memory: int, /) -> None:
         """Have another limit of memory, which the next `write` comes down to."""
+    def expect(self, partition: int, /) -> None:
+        """Say which one is likely to be read after the next."""
     def finish(self) -> None:
         """Say that all pieces are there."""
     def measure(self, partition: int, /) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -50,7 +50,7 @@ class Worker:
             memory_target_fraction=False,
             memory_spill_fraction=False,
         )
-        self.state = SimpleNamespace(nthreads=2)
+        self.state = SimpleNamespace(nthreads=2, ready=None)
         self._ongoing_background_tasks = SimpleNamespace(call_soon=self._call_soon)
         self.scheduler = Remote(cluster.network, SCHEDULER)
         self.told_at = 0.0

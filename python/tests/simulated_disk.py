@@ -24,10 +24,18 @@ class Partitions:
         weather: Weather,
     ) -> None:
         native = _native.Partitions(
-            count, [(directory, weather.disk_bytes)], memory=memory
+            count, [(directory, weather.disk_bytes)], memory=memory, ahead=True
         )
         self._native, self._random, self._weather = native, random, weather
-        for name in ("add_types", "put", "finish", "measure", "figures", "close"):
+        for name in (
+            "add_types",
+            "put",
+            "expect",
+            "finish",
+            "measure",
+            "figures",
+            "close",
+        ):
             setattr(self, name, getattr(native, name))
 
     # An error keeps the frames that it came through, and they would keep the files.

@@ -33,7 +33,9 @@ def waiting_on(worker: Any) -> Waiting:
 
 def open_partitions(worker: Any, count: int, limit: int | None) -> Any:
     """Where a run keeps the partitions that this worker puts together."""
-    return _native.Partitions(max(1, count), spill_directories(worker, 0), memory=limit)
+    return _native.Partitions(
+        max(1, count), spill_directories(worker, 0), memory=limit, ahead=True
+    )
 
 
 def memory_bytes(worker: Any, spec: Any) -> int | None:

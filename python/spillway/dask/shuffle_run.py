@@ -501,12 +501,24 @@ class DataFrameRun:
 
         assigned = self.worker_for[partition_id]
         if assigned == self.local_address:
+            self._expect_next(partition_id, key)
             return
         response = await self._worker.scheduler.shuffle_restrict_task(
             id=self.id, run_id=self.run_id, key=key, worker=assigned
         )
         _raise_error_of(response)
         raise Reschedule()
+
+    def _expect_next(self, partition_id: int, key: Any) -> None:
+        """Say which partition the next task will ask for, if it is like this one."""
+        ready = self._worker.state.ready
+        if not ready or not isinstance(key, tuple) or key[-1] != partition_id:
+            return
+        next_key = ready.peek().key
+        if isinstance(next_key, tuple) and next_key[:-1] == key[:-1]:
+            place = self._place_of.get(next_key[-1])
+            if place is not None:
+                self._partitions.expect(place)
 
     async def _start_again(self, partition_id: int) -> None:
         """Have this shuffle restarted, and its next run keep what is read."""

@@ -79,6 +79,7 @@ static void run_once(torture *t, unsigned seed)
     uint32_t inputs = 1 + below(&seed, 20);
     partition_run_open(&run, t->context, inputs, partitions, 600,
                        1 + below(&seed, RUN_SETS_MAX), &seed);
+    run.reads_ahead = below(&seed, 2);
     assert_ok(partition_run_create(&run, LIMITS[below(&seed, COUNT_OF(LIMITS))],
                                    1 + below(&seed, 20000), &t->error));
     shuffle_numbers(order, 2 * inputs, &seed);
@@ -90,6 +91,9 @@ static void run_once(torture *t, unsigned seed)
     uint32_t numbers[64];
     shuffle_numbers(numbers, partitions, &seed);
     for (uint32_t i = 0; i < partitions; i++) {
+        bool is_right = below(&seed, 4) > 0;
+        spw_partitions_expect(run.partitions, is_right ? numbers[(i + 1) % partitions]
+                                                       : below(&seed, partitions + 1));
         if (partition_run_read(&run, numbers[i], &t->error) != SPW_STATUS_OK)
             fail_msg("partition %u: %s", numbers[i], t->error.message);
         if (below(&seed, 8) == 0)

@@ -32,10 +32,10 @@ async def main():
         accepted.put_nowait(comm)
 
     async with listen("spillway://127.0.0.1:0", keep) as listener:
-        print(listener.contact_address, flush=True)
+        before = _native.figures()["messages_received"]
         # From here on the loop has no turn, and no Python code runs elsewhere, until
         # the last line is out; so what it counts was received meanwhile.
-        before = _native.figures()["messages_received"]
+        print(listener.contact_address, flush=True)
         ctypes.PyDLL(None).usleep(int(float(sys.argv[1]) * 1e6))
         print(_native.figures()["messages_received"] - before, flush=True)
         comm = await accepted.get()

@@ -1,6 +1,5 @@
 """docs/benchmarks.md, written from the rounds in benchmarks/results/."""
 
-import json
 import math
 import os
 import pathlib
@@ -8,16 +7,16 @@ import platform
 import statistics
 from collections.abc import Iterable
 
+import kept_rounds
 import pipeline_layers
 import pipeline_rows
-from quartiles import quartiles
 from rows import ABSOLUTE, HIGHER, ROWS
 
+from spillway.compare.verdict import quartiles
+
 HERE = pathlib.Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 DISTRIBUTED = "2026.8.0"
-LEAST_PAIRS = 7
 
 
 def table(rows: Iterable[str] = ROWS) -> str:
@@ -27,10 +26,9 @@ def table(rows: Iterable[str] = ROWS) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        path = RESULTS / f"{row}.json"
-        if not path.exists():
+        pairs = kept_rounds.read(row)
+        if not pairs:
             continue
-        pairs = json.loads(path.read_text())
         for metric, (way, bar, aim) in ROWS[row].metrics.items():
             ours = [pair["spillway"][metric] for pair in pairs]
             theirs = [pair["stock"].get(metric, math.inf) for pair in pairs]
@@ -40,9 +38,7 @@ def table(rows: Iterable[str] = ROWS) -> str:
                 ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
             low, middle, high = quartiles(ratios)
             is_there = middle >= bar if way.startswith(HIGHER) else middle <= bar
-            state = "reached" if is_there else "MISSED"
-            if len(pairs) < LEAST_PAIRS:
-                state = f"open: {LEAST_PAIRS} pairs decide"
+            state = kept_rounds.state(is_there, len(pairs))
             failed = theirs.count(math.inf)
             if failed:
                 state += f"; stock failed in {failed}"
@@ -60,10 +56,9 @@ def malloc_table() -> str:
     lines = ["| row | metric | stock with our malloc settings / stock | pairs |"]
     lines.append("|---|---|---|---|")
     for row, described in ROWS.items():
-        path = RESULTS / f"{row}.json"
-        if not described.has_nannies or not path.exists():
+        pairs = kept_rounds.read(row)
+        if not described.has_nannies or not pairs:
             continue
-        pairs = json.loads(path.read_text())
         for metric, (way, _, _) in described.metrics.items():
             if way.endswith(ABSOLUTE):
                 continue
@@ -84,11 +79,8 @@ def bare_table() -> str:
     lines = ["| row | metric | bare (middle half) | Spillway (middle half) | runs |"]
     lines.append("|---|---|---|---|---|")
     for row, described in ROWS.items():
-        path = RESULTS / f"{row}.json"
-        if described.bare is None or not path.exists():
-            continue
-        pairs = [one for one in json.loads(path.read_text()) if "bare" in one]
-        if not pairs:
+        pairs = [one for one in kept_rounds.read(row) if "bare" in one]
+        if described.bare is None or not pairs:
             continue
         found = [
             quartiles([pair[plane][described.bare] for pair in pairs])
@@ -108,9 +100,9 @@ environment of its own, and one on Spillway, in turn; a ratio is Spillway's figu
 stock's, and a row is reached when the median of the ratios reaches its bar. Sender and
 receiver are two processes on one machine; in the rows of tcp Spillway has
 SPILLWAY_DISABLE=same_host, so that all bytes go through a loopback socket.
-With fewer than {LEAST_PAIRS} pairs a row is open, whatever they say. shuffled_auto is
-held against Spillway itself with the buffer `memory`, in the column of stock. Where
-stock fails its time counts as endless.
+With fewer than {kept_rounds.LEAST} pairs a row is open, whatever they say.
+shuffled_auto is held against Spillway itself with the buffer `memory`, in the column of
+stock. Where stock fails its time counts as endless.
 
 Rounds of an earlier version, which had no threads and sent all by TCP, are in
 benchmarks/results/0.1.0/, those of one whose stores took to disk also what a task

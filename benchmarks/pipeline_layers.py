@@ -15,8 +15,9 @@ import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
+
+from spillway.compare.side import Side, spillway_side, stock_side
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEPT = HERE / "results" / "layers.json"
@@ -64,13 +65,13 @@ def shares(folded: str) -> dict[str, float]:
     return {layer: counted[layer] / counted.total() for layer in LAYERS}
 
 
-def profile(name: str, command: list[str]) -> dict[str, float]:
+def profile(name: str, side: Side) -> dict[str, float]:
     with tempfile.NamedTemporaryFile() as folded:
         subprocess.run(
             [
                 *("py-spy", "record", "--subprocesses", "--rate", str(HZ)),
                 *("--format", "raw", "--output", folded.name, "--"),
-                *(*command, str(HERE / "pipelines" / f"{name}.py")),
+                *side.command(str(HERE / "pipelines" / f"{name}.py")),
             ],
             check=True,
             stdout=subprocess.DEVNULL,
@@ -97,13 +98,14 @@ def main() -> None:
     names = sorted(one.stem for one in scripts if one.stem != "pipeline")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[[], *names], default=[])
-    parser.add_argument("--stock-python", required=True)
+    parser.add_argument("--stock-python", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
-    ours = [sys.executable, "-P", "-m", "spillway.script_process"]
+    sides = [stock_side(arguments.stock_python), spillway_side()]
     for name in arguments.names or names:
-        commands = zip(SIDES, ([arguments.stock_python], ours), strict=True)
         kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-        kept[name] = {side: profile(name, command) for side, command in commands}
+        kept[name] = {
+            title: profile(name, side) for title, side in zip(SIDES, sides, strict=True)
+        }
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
     print(table())
 

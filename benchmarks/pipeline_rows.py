@@ -1,9 +1,7 @@
 """The pipelines of pipelines/: what is asked of each, its rounds and their tables."""
 
 import dataclasses
-import json
 import math
-import os
 import pathlib
 import re
 import statistics
@@ -11,19 +9,17 @@ import sys
 import time
 from collections.abc import Iterable
 
-from quartiles import quartiles
-from stock_variants import variants
+import kept_rounds
+from stock_variants import TASKS, variants
 
 from spillway.compare.run_figures import FIGURES, shown
 from spillway.compare.side import RunOnSide, Side, spillway_side, stock_side
+from spillway.compare.verdict import quartiles
 
 HERE = pathlib.Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "pipelines"
 PREFIX = "pipelines/"
 SPILLWAY = "Spillway"
-TASKS = "tasks"
 NEVER_SLOWER, ELSE = 0.97, 1.1
-LEAST_ROUNDS = 7
 LIMIT_S = 120
 """A run that takes longer hangs, and counts as failed."""
 SECONDS = re.compile(r"^seconds: ([0-9.]+)$", re.MULTILINE)
@@ -63,16 +59,13 @@ PIPELINES = {
 }
 
 
-def measure(name: str, rounds: int, stock: pathlib.Path, commit: str) -> None:
+def measure(name: str, rounds: int, stock: pathlib.Path) -> None:
     """Run a pipeline once on each side and round; who begins takes turns."""
-    path = _path(name)
-    kept = _rounds(name)
     sides = _sides(PIPELINES[name], stock)
     order = list(sides)
     for _ in range(rounds):
-        runs: dict[str, dict] = {}
-        digests = set()
-        first = len(kept) % len(order)
+        at, runs, digests = time.time(), {}, set()
+        first = len(kept_rounds.read(name)) % len(order)
         for side in order[first:] + order[:first]:
             run = sides[side].run(str(HERE / f"{name}.py"), [], LIMIT_S)
             runs[side] = _figures(f"{name} on {side}", side, run)
@@ -80,26 +73,7 @@ def measure(name: str, rounds: int, stock: pathlib.Path, commit: str) -> None:
                 digests.add(run.answer.digest)
         if len(digests) != 1:
             sys.exit(f"{name}: the answers differ: {digests}")
-        kept.append(
-            {
-                "at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
-                "runs": runs,
-                "commit": commit,
-                "load": os.getloadavg()[0],
-            }
-        )
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(kept, indent=1) + "\n")
-        print(name, len(kept), flush=True)
-
-
-def _path(name: str) -> pathlib.Path:
-    return RESULTS / f"{name.removeprefix(PREFIX)}.json"
-
-
-def _rounds(name: str) -> list[dict]:
-    path = _path(name)
-    return json.loads(path.read_text()) if path.exists() else []
+        kept_rounds.add(name, at, {"runs": runs})
 
 
 def _sides(bars: Bars, stock: pathlib.Path) -> dict[str, Side]:
@@ -124,7 +98,7 @@ def _figures(name: str, side: str, run: RunOnSide) -> dict:
 
 def _by_side(name: str, figure: str) -> dict[str, list[float]]:
     """A figure of all rounds, by side. Of a run that failed it is endless."""
-    rounds = _rounds(name)
+    rounds = kept_rounds.read(name)
     return {
         side: [one["runs"][side].get(figure, math.inf) for one in rounds]
         for side in rounds[0]["runs"]
@@ -173,9 +147,7 @@ def _line(
 ) -> str:
     low, middle, high = quartiles(ratios)
     is_there = middle <= must if aim is None else middle >= must
-    state = "reached" if is_there else "MISSED"
-    if len(ratios) < LEAST_ROUNDS:
-        state = f"open: {LEAST_ROUNDS} rounds decide"
+    state = kept_rounds.state(is_there, len(ratios))
     unit = UNITS.get(figure, "s")
     medians = [shown(statistics.median(values[one]), unit) for one in (best, SPILLWAY)]
     return (
@@ -217,4 +189,4 @@ def figures_table() -> str:
 
 
 def _measured(names: Iterable[str] = PIPELINES) -> list[tuple[str, Bars]]:
-    return [(name, PIPELINES[name]) for name in names if _path(name).exists()]
+    return [(name, PIPELINES[name]) for name in names if kept_rounds.read(name)]

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+import kept_rounds
 import page
 import pipeline_rows
 from rows import ROWS, Row
@@ -29,7 +30,6 @@ from stock_variants import malloc_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-PACKAGES = ("distributed", "numpy", "pandas", "pyarrow", "lz4", "h5py")
 
 
 def stock_environment() -> pathlib.Path:
@@ -42,7 +42,7 @@ def stock_environment() -> pathlib.Path:
             [
                 *(str(python), "-m", "pip", "install", "--quiet"),
                 *("--constraint", str(ROOT / "constraints" / "newest.txt")),
-                *PACKAGES,
+                *("distributed", "numpy", "pandas", "pyarrow", "lz4"),
             ],
             check=True,
         )
@@ -107,11 +107,11 @@ def reference(row: Row, stock: pathlib.Path) -> dict:
 
 
 def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
-    path = page.RESULTS / f"{row}.json"
-    kept = json.loads(path.read_text()) if path.exists() else []
     for _ in range(rounds):
-        pair: dict = {"at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
-        order = ["stock", "spillway"] if len(kept) % 2 == 0 else ["spillway", "stock"]
+        at, pair = time.time(), {}
+        order = ["stock", "spillway"]
+        if len(kept_rounds.read(row)) % 2:
+            order.reverse()
         for plane in order:
             if plane == "stock":
                 pair[plane] = reference(ROWS[row], stock)
@@ -124,21 +124,7 @@ def measure(row: str, rounds: int, stock: pathlib.Path) -> None:
             )
         if ROWS[row].bare is not None:
             pair["bare"] = once(str(stock), ROWS[row], "none", {})
-        pair["commit"] = commit()
-        pair["load"] = os.getloadavg()[0]
-        kept.append(pair)
-        page.RESULTS.mkdir(exist_ok=True)
-        path.write_text(json.dumps(kept, indent=1) + "\n")
-        print(row, len(kept), flush=True)
-
-
-def commit() -> str:
-    asked = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-    )
-    return asked.stdout.strip()
+        kept_rounds.add(row, at, pair)
 
 
 def main() -> None:
@@ -155,7 +141,7 @@ def main() -> None:
         if name in ROWS:
             measure(name, arguments.rounds, stock)
         else:
-            pipeline_rows.measure(name, arguments.rounds, stock, commit())
+            pipeline_rows.measure(name, arguments.rounds, stock)
     page.write()
     print(page.table([name for name in chosen if name in ROWS]))
     print(pipeline_rows.table([name for name in chosen if name not in ROWS]))

@@ -1,5 +1,8 @@
 """Settings with which stock Dask may be faster: the best of them is the one to beat."""
 
+TASKS = "tasks"
+"""The variant with the task-based shuffle."""
+
 
 def malloc_environment() -> dict[str, str]:
     """Has Dask's nannies start workers with the malloc settings that Spillway gives."""
@@ -21,5 +24,5 @@ def variants(has_shuffles: bool, has_spills: bool) -> dict[str, dict[str, str]]:
             "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL_COMPRESSION": "false"
         }
     if has_shuffles:
-        found["tasks"] = {"DASK_DATAFRAME__SHUFFLE__METHOD": "tasks"}
+        found[TASKS] = {"DASK_DATAFRAME__SHUFFLE__METHOD": "tasks"}
     return found

@@ -46,15 +46,19 @@ class Side:
     environment: Mapping[str, str] = field(default_factory=dict)
     """What its processes get beside the environment of this one."""
 
+    def command(self, script: str, arguments: Sequence[str] = ()) -> list[str]:
+        """What runs a script there."""
+        ours = ["-P", "-m", "spillway.script_process"] if self.on_spillway else []
+        return [self.python, *ours, script, *arguments]
+
     def run(
         self, script: str, arguments: Sequence[str], limit_s: float = math.inf
     ) -> RunOnSide:
         """Run a script to its end, or interrupt it at a limit; all its processes have
         ended then."""
-        ours = ["-P", "-m", "spillway.script_process"] if self.on_spillway else []
         with _directory() as directory:
             run = measure(
-                [self.python, *ours, script, *arguments],
+                self.command(script, arguments),
                 self._environment(directory),
                 limit_s,
             )

@@ -170,12 +170,13 @@ def _take_files(given: list[tuple[packed.Packed, dict[str, Any]]]) -> None:
         value.nbytes = value_sizes.of(header, value.frames)
 
 
+def read(frame: Frame) -> bytes | memoryview:
+    """A frame in memory: one that is on disk is read, and looked at."""
+    return memoryview(frame) if type(frame) is _native.FileRange else frame
+
+
 def _in_memory(frames: list[Frame]) -> list[bytes | memoryview]:
-    """Read those that came to disk."""
-    return [
-        memoryview(frame) if type(frame) is _native.FileRange else frame
-        for frame in frames
-    ]
+    return [read(frame) for frame in frames]
 
 
 def value_of(frames: list) -> Any:

@@ -54,14 +54,17 @@ async def install(worker: Any) -> None:
     manager = worker.memory_manager
     if type(manager.data) is not SpillBuffer or manager.data:
         return
-    from spillway.dask import packed, store_get_data
+    from spillway.dask import lost_values, packed, store_get_data
     from spillway.dask.listener import SpillwayListener
     from spillway.dask.store_execute import TaskRunner
 
     store = _make(worker, asyncio.get_running_loop())
     try:
         runner = TaskRunner(worker, store, _memory_room(worker))
-        handlers = {"gather": packed.around(worker.handlers["gather"], store)}
+        handlers = {
+            "gather": packed.around(worker.handlers["gather"], store),
+            lost_values.LOOK: lost_values.handler_for(worker, store),
+        }
         get_data = store_get_data.handler_for(worker, store)
         if get_data is not None:
             handlers["get_data"] = get_data
@@ -102,7 +105,7 @@ def _end(store: Any) -> None:
 def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
     from distributed.protocol.compression import get_compression_settings
 
-    from spillway.dask import worker_store
+    from spillway.dask import lost_values, worker_store
     from spillway.dask.size_setting import configured_bytes
     from spillway.dask.spill_directories import spill_directories
 
@@ -126,7 +129,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
     def on_lost(key: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(report_lost, reference, key)
+            loop.call_soon_threadsafe(lost_values.report_lost, reference, key)
 
     codec = get_compression_settings("distributed.worker.memory.spill-compression")
     return worker_store.WorkerStore(
@@ -179,17 +182,3 @@ def _memory_room(worker: Any) -> Callable[[], float]:
         return manager.memory_limit * least - memory
 
     return room
-
-
-def report_lost(reference: Any, key: Any) -> None:
-    """Have a worker forget a value that cannot be read any more, and its scheduler have
-    it made again. Thread: the loop's."""
-    from distributed.metrics import time
-    from distributed.worker_state_machine import FreeKeysEvent
-
-    worker = reference()
-    if worker is None or not worker.data.is_lost(key):
-        return
-    worker.handle_stimulus(
-        FreeKeysEvent(keys=[key], stimulus_id=f"spillway-lost-{time()}")
-    )

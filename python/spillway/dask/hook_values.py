@@ -9,7 +9,7 @@ import functools
 import logging
 from typing import Any
 
-from spillway.dask import manifest, new_comms, switches, undecoded
+from spillway.dask import lost_values, manifest, new_comms, switches, undecoded
 
 logger = logging.getLogger("spillway")
 
@@ -118,11 +118,12 @@ def _around_gather_remote(gather: Any) -> Any:
         failed = undecoded.take_from(response["data"])
         if not failed:
             return response
-        # Their futures are in error from now on; who asked for others asks again.
-        for key, value in failed.items():
+        lost = await lost_values.found_damaged(self.scheduler, failed)
+        # Futures of others are in error from now on; who asked for more asks again.
+        for key in failed.keys() - lost:
             state = self.futures.get(key)
             if state is not None:
-                state.set_error(value.as_error(key, "the cluster"), None)
-        return {"status": "error", "keys": []}
+                state.set_error(failed[key].as_error(key, "the cluster"), None)
+        return {"status": "error", "keys": list(lost)}
 
     return _gather_remote

@@ -176,6 +176,20 @@ _MESSAGES = (
     Relies("distributed.utils:offload", takes=("func", "args", "kwargs")),
 )
 
+# lost_values.py. Handlers of a scheduler are "who_has" and "broadcast".
+_LOST_VALUES = (
+    Relies("distributed.scheduler:Scheduler.get_who_has", takes=("keys",)),
+    Relies(
+        "distributed.scheduler:Scheduler.broadcast",
+        takes=("msg", "workers", "on_error"),
+    ),
+    _is("distributed.worker_state_machine:FreeKeysEvent", "(stimulus_id, keys)"),
+    _is(
+        "distributed.worker_state_machine:WorkerState._handle_free_keys",
+        "(self, ev)",
+    ),
+)
+
 # store_get_data.py.
 _STORE_GET_DATA = (
     # A worker has attributes handlers, by operation, transfer_outgoing_count, _bytes,
@@ -238,6 +252,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
     ),
     # value_encoder.py and value_reducers.py, then undecoded_dependencies.py.
     "values": (
+        *_LOST_VALUES,
         Relies("dask.utils:Dispatch.dispatch", takes=("cls",)),
         _is("distributed.protocol.serialize:dask_dumps", "(x, context=None)"),
         _is(
@@ -398,11 +413,6 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             takes=("err_or_msg", "key", "run_id", "stimulus_id"),
         ),
         _is("distributed.worker_state_machine:RescheduleEvent", "(stimulus_id, key)"),
-        _is("distributed.worker_state_machine:FreeKeysEvent", "(stimulus_id, keys)"),
-        _is(
-            "distributed.worker_state_machine:WorkerState._handle_free_keys",
-            "(self, ev)",
-        ),
         Relies("distributed.worker_state_machine:ReleaseWorkerDataMsg", takes=("key",)),
         Relies(
             "distributed.scheduler:Scheduler.release_worker_data",
@@ -431,6 +441,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
             "distributed.worker:Worker.update_data",
             "(self, data, stimulus_id=None)",
         ),
+        *_LOST_VALUES,
         *_STORE_GET_DATA,
     ),
     # A scheduler has its stream_handlers, by the name of the message.

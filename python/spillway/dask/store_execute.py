@@ -25,7 +25,8 @@ from distributed.worker_state_machine import (
 )
 
 from spillway import _native
-from spillway.dask import hook_store, packed, store_metrics, store_packer
+from spillway.dask import lost_values, packed, store_metrics, store_packer
+from spillway.dask.checksums import Damaged
 from spillway.dask.store_read_ahead import ReadAhead
 from spillway.dask.store_readers import Readers
 from spillway.dask.stored_form import NOTHING
@@ -157,7 +158,7 @@ class TaskRunner:
                 pins.callback(self._store.just_read.discard, dependency)
                 self._store.came(entry.weight)
             elif event is None and self._store.entry(dependency) is entry:
-                event = self._why_unread(task.key, dependency, error)
+                event = await self._why_unread(task.key, dependency, error)
         return event
 
     def _show_type(self, key: Any) -> None:
@@ -170,17 +171,22 @@ class TaskRunner:
         if task is not None:
             task.type = type(None if value is NOTHING else value)
 
-    def _why_unread(self, key: Any, dependency: Any, error: BaseException) -> Any:
+    async def _why_unread(self, key: Any, dependency: Any, error: BaseException) -> Any:
         """An event for a task that needs what could not be read."""
-        if self._store.is_lost(dependency):
+        is_lost = self._store.is_lost(dependency)
+        if is_lost:
             store_packer.logger.error(
-                "Lost %r, which could not be read back from disk; it is computed "
-                "again (%s)",
+                "Lost %r, which could not be read back from disk; unless it was "
+                "scattered it is computed again (%s)",
                 dependency,
                 error,
             )
-            hook_store.report_lost(self._worker, dependency)
-            return self._reschedule(key)
+            lost_values.report_lost(self._worker, dependency)
+        if is_lost or isinstance(error, Damaged):
+            # Where it came from it may be damaged too, and would come so again.
+            scheduler = self._worker().scheduler
+            if await lost_values.found_by_holders(scheduler, [dependency]) or is_lost:
+                return self._reschedule(key)
         return self._failure(
             key, Undecoded(error).as_error(dependency, "the disk of its worker")
         )

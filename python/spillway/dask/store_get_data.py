@@ -20,7 +20,7 @@ from distributed.metrics import context_meter, time
 from distributed.protocol import to_serialize
 
 from spillway import _native
-from spillway.dask import value_sizes
+from spillway.dask import lost_values, value_sizes
 from spillway.dask.checksums import Damaged
 from spillway.dask.offload_threads import OffloadThreads
 from spillway.dask.stored_frames import Preparation, Recipient
@@ -29,8 +29,6 @@ logger = logging.getLogger("spillway")
 
 LIVE, LOST = 1, 8
 """Forms of an entry."""
-
-UNREADABLE = ("IO", "CORRUPT")
 
 SHORTEST_S = 0.001
 """What takes less than that does in Dask's log."""
@@ -215,13 +213,16 @@ class _Request:
                     value_sizes.know(found[key], entry.weight)
                 entry.unpin()
             elif isinstance(outcome, BaseException):
-                self._tell_lost(key, outcome)
+                await self._tell_lost(key, outcome)
             elif outcome is not _GONE:
                 found[key] = outcome
 
-    def _tell_lost(self, key: Key, why: BaseException) -> None:
+    async def _tell_lost(self, key: Key, why: BaseException) -> None:
         logger.error("%r cannot be sent to %s, for it is lost: %s", key, self._who, why)
-        if self._store.on_lost is not None:
+        if isinstance(why, Damaged):
+            # As it came: who sent it has it so too.
+            await lost_values.found_by_holders(self._worker.scheduler, [key])
+        elif self._store.on_lost is not None:
             self._store.on_lost(key)
 
     async def _send(self, data: dict[Key, Any]) -> None:
@@ -305,7 +306,7 @@ def _prepare(entry: Any, preparation: Preparation | None) -> Any:
             if value is not None:
                 return value
         except _native.SpillwayError as error:
-            if error.status not in UNREADABLE:
+            if error.status not in lost_values.UNREADABLE:
                 raise
             # It says so from now on, if it cannot be read this time either.
         except Damaged as error:

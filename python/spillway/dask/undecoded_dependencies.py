@@ -18,7 +18,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from spillway.dask import undecoded
+from spillway.dask import lost_values, undecoded
 
 logger = logging.getLogger("spillway")
 
@@ -49,6 +49,9 @@ def around_gather_dep(gather_dep: Any) -> Any:
         if not isinstance(event, GatherDepSuccessEvent):
             return event
         failed = undecoded.take_from(event.data)
+        # What is damaged there is missing: it has been forgotten, and is made again.
+        for key in await lost_values.found_damaged(self.scheduler, failed):
+            del failed[key]
         return _partly(event, failed) if failed else event
 
     return ours

@@ -1,0 +1,220 @@
+"""What is damaged on the disk of one worker, and used elsewhere, is made again."""
+
+import asyncio
+import contextlib
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, Scheduler, Worker, wait
+from distributed.client import FutureCancelledError
+
+from comm_pairs import until
+from spillway.dask import checksums, enable, lost_values
+from spillway.dask.hook_store import SMALL_KEY
+from spillway.dask.stored_frames import Recipient
+from stored_values import LIVE, ON_DISK, PACKED, spoil
+
+MIB = 1 << 20
+PATIENCE_S = 60
+SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
+ALL_SPILL = {
+    "distributed.worker.memory.target": 1e-9,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+    SMALL_KEY: "1 B",
+}
+NONE_SPILLS = {
+    "distributed.worker.memory.target": 0.9,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+}
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def noise(seed, size=4 * MIB):
+    return np.random.default_rng(seed).integers(0, 256, size, "u1")
+
+
+def checksum(*arrays):
+    return sum(int(array.sum(dtype="u8")) for array in arrays)
+
+
+def right(*seeds):
+    return checksum(*map(noise, seeds))
+
+
+def damage(*seeds):
+    """Their bytes on disk, not what is stored to describe them, which is always read
+    before it is sent."""
+    for seed in seeds:
+        spoil(noise(seed)[MIB : MIB + 16].tobytes())
+
+
+@contextlib.asynccontextmanager
+async def workers(*settings):
+    """A client and a worker of this process for each."""
+    enable()
+    async with contextlib.AsyncExitStack() as stack:
+        scheduler = await stack.enter_async_context(Scheduler(**SCHEDULER))
+        made = []
+        for one in settings:
+            with dask.config.set(one):
+                worker = Worker(scheduler.address, memory_limit="1 GiB", nthreads=1)
+                made.append(await stack.enter_async_context(worker))
+        client = Client(scheduler.address, asynchronous=True)
+        yield await stack.enter_async_context(client), made
+
+
+async def on_disk(client, worker, *seeds):
+    """Values that a worker made and has only on disk."""
+    futures = [
+        client.submit(noise, seed, key=f"x-{seed}", workers=worker.address)
+        for seed in seeds
+    ]
+    await are_on_disk(worker, futures)
+    return futures
+
+
+async def are_on_disk(worker, futures):
+    await wait(futures)
+    await until(
+        lambda: all(worker.data.entry(one.key).forms == ON_DISK for one in futures)
+    )
+
+
+async def soon(awaitable):
+    return await asyncio.wait_for(awaitable, PATIENCE_S)
+
+
+@pytest.mark.parametrize("there", [NONE_SPILLS, ALL_SPILL])
+async def test_for_a_task_of_another_worker(there, caplog):
+    async with workers(ALL_SPILL, there) as (client, (giver, user)):
+        futures = await on_disk(client, giver, 0, 1, 2)
+        damage(0, 1, 2)
+        sums = client.map(checksum, futures, workers=user.address, pure=False)
+        assert await soon(client.gather(sums)) == [right(0), right(1), right(2)]
+    assert caplog.text.count("is damaged on disk, and is forgotten") >= 3
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_for_a_client(direct):
+    async with workers(ALL_SPILL) as (client, (giver,)):
+        futures = await on_disk(client, giver, 0, 1, 2)
+        damage(0, 1, 2)
+        found = await soon(client.gather(futures, direct=direct))
+        assert [checksum(one) for one in found] == [right(0), right(1), right(2)]
+
+
+@pytest.mark.parametrize("forms, size", [(PACKED, 700_000), (ON_DISK, 4 * MIB)])
+async def test_for_a_client_that_compares_nothing(forms, size, monkeypatch):
+    """It gets nothing that is damaged, and then what was made again."""
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, between)):
+        future = client.submit(noise, 0, size, workers=giver.address)
+        await are_on_disk(giver, [future])
+        spoil(noise(0, size)[MIB // 2 :][:16].tobytes())
+        await client.replicate([future], workers=[between.address], n=2)
+        assert between.data.entry(future.key).forms == forms  # as it came
+        stock = Recipient(takes_files=True, compares=False, codec=None)
+        monkeypatch.setattr(Recipient, "of", lambda comm, keeps=False: stock)
+        # The scheduler asks any of the holders.
+        for _ in range(5):
+            assert checksum(await soon(client.gather(future))) == checksum(
+                noise(0, size)
+            )
+
+
+async def test_only_what_is_damaged_is_made_again():
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, user)):
+        (damaged,) = await on_disk(client, giver, 0)
+        damage(0)
+        (whole,) = await on_disk(client, giver, 1)
+        before = giver.data.entry(whole.key)
+        total = client.submit(checksum, damaged, whole, workers=user.address)
+        assert await soon(total) == right(0, 1)
+        assert giver.data.entry(whole.key) is before
+
+
+async def test_what_was_handed_on_as_a_file_is_damaged_for_all_who_have_it():
+    async with workers(ALL_SPILL, ALL_SPILL, NONE_SPILLS) as (client, made):
+        giver, between, user = made
+        futures = await on_disk(client, giver, 0, 1)
+        await client.replicate(futures, workers=[between.address], n=2)
+        await are_on_disk(between, futures)
+        damage(0, 1)
+        sums = client.map(checksum, futures, workers=user.address, pure=False)
+        assert await soon(client.gather(sums)) == [right(0), right(1)]
+
+
+async def test_a_sound_copy_elsewhere_is_used():
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, other)):
+        (future,) = await on_disk(client, giver, 0)
+        copy = client.submit(checksum, future, workers=other.address)
+        assert await soon(copy) == right(0)
+        assert other.data.entry(future.key).forms & LIVE
+        damage(0)
+        assert await soon(client.submit(checksum, future, pure=False)) == right(0)
+        assert checksum(await soon(client.gather(future))) == right(0)
+
+
+async def test_scattered_data_are_gone():
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, user)):
+        scattered = await client.scatter(
+            {"x": noise(0)}, workers=[giver.address], direct=True
+        )
+        await are_on_disk(giver, scattered.values())
+        damage(0)
+        total = client.submit(checksum, scattered["x"], workers=user.address)
+        with pytest.raises(FutureCancelledError):
+            await soon(total)
+        known = await client.scheduler.identity()
+        assert giver.address in known["workers"]
+
+
+async def test_where_no_holder_finds_anything_the_task_fails(monkeypatch):
+    """Such as holders that are not asked: whatever is wrong would come again."""
+
+    def refuse(header, frames):
+        if checksums.KEY in header:
+            raise checksums.Damaged("it is not what was stored")
+
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, user)):
+        (future,) = await on_disk(client, giver, 0)
+        monkeypatch.setattr("spillway.dask.lost_values._damage", lambda entry: None)
+        monkeypatch.setattr(checksums, "verify", refuse)
+        total = client.submit(checksum, future, workers=user.address)
+        with pytest.raises(RuntimeError, match="not what was stored"):
+            await soon(total)
+
+
+async def test_a_holder_that_has_no_store_finds_nothing():
+    with dask.config.set({"distributed.worker.memory.target": False}):
+        async with workers({"distributed.worker.memory.spill": False}) as (client, _):
+            future = client.submit(noise, 0)
+            await wait(future)
+            found = lost_values.found_by_holders(client.scheduler, [future.key, "y"])
+            assert await soon(found) == set()
+
+
+async def test_a_scheduler_that_is_gone_has_found_nothing(caplog):
+    class Gone:
+        async def who_has(self, keys):
+            raise OSError("it is gone")
+
+    assert await lost_values.found_by_holders(Gone(), ["x"]) == set()
+    assert "it is gone" in caplog.text
+
+
+async def test_what_is_deleted_meanwhile_is_not_forgotten():
+    async with workers(ALL_SPILL) as (client, (giver,)):
+        (future,) = await on_disk(client, giver, 0)
+        entry = giver.data.entry(future.key)
+        damage(0)
+        looking = asyncio.ensure_future(giver.handlers[lost_values.LOOK]([future.key]))
+        await asyncio.sleep(0)
+        giver.data[future.key] = noise(0)
+        assert giver.data.entry(future.key) is not entry
+        assert await soon(looking) == []
+        assert checksum(giver.data[future.key]) == right(0)

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import threading
+import weakref
 
 import dask
 import numpy as np
@@ -366,6 +368,25 @@ async def test_tasks_that_are_cancelled_while_they_wait_for_a_disk():
             await until(lambda: not worker.data)
         assert await client.submit(sum, [1, 2]) == 3
         assert worker.data.figures()["live"]["count"] <= 1
+
+
+async def test_garbage_that_has_grown_old_is_found_when_memory_is_short():
+    class Node:
+        pass
+
+    async with one_worker("1 GiB") as (_, worker):
+        store, memory = worker.data, [100 * MIB]
+        worker.monitor.get_process_memory = lambda: memory[0]  # 614 are its target
+        node = Node()
+        node.itself, is_there = node, weakref.ref(node)
+        gc.collect()
+        del node
+        for number in range(5):
+            store[number] = noise(number)
+        memory[0] = 617 * MIB
+        store.evict()
+        await until(lambda: is_there() is None)
+        assert len(store.slow) <= 3  # what was asked for, and no more
 
 
 # What is told

@@ -169,12 +169,12 @@ def test_what_is_changed_in_place_lasts_until_the_value_leaves_again(make):
     store = make(target=1000)
     store["x"] = np.zeros(100)
     store["x"][0] = 1  # before it is written: kept
-    assert store.evict() > 0
+    assert store.evict() != 0
     until(lambda: list(store.slow) == ["x"])
     gc.collect()
     store["x"][1] = 2  # of what has a copy on disk: lost with the object
     assert store["x"].tolist()[:2] == [1, 2]
-    assert store.evict() > 0
+    assert store.evict() != 0
     until(lambda: list(store.slow) == ["x"])
     gc.collect()
     assert store["x"].tolist()[:2] == [1, 0]
@@ -246,7 +246,7 @@ def test_what_leaves_is_in_fast_until_it_has_left(make):
     is_used = weakref.ref(value)
     store["x"] = value
     del value
-    assert store.evict() > 0
+    assert store.evict() == -1
     assert store.fast and len(store.fast) == 1 and not store.slow
     assert store.evict() == -1  # something is leaving already
     gate.set()

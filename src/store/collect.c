@@ -1,6 +1,6 @@
 /* Space on disk, given back: files of which nothing is wanted are closed, and what is
- * left in files of which little is, moves to others, byte by byte, so that those can be
- * closed too. On a thread of the store, one at a time. */
+ * left in files of which little is moves to others, byte by byte, once that is much, so
+ * that those can be closed too. On a thread of the store, one at a time. */
 #include <assert.h>
 #include <errno.h>
 
@@ -238,14 +238,22 @@ static void close_empty(spw_store *store)
     spw__store_unlock(store);
 }
 
+static spw__segment *next_sparse(spw_store *store)
+{
+    spw__store_lock(store);
+    bool is_short = store->trouble_until_ms > 0;
+    spw__store_unlock(store);
+    return spw__segments_next_sparse(store->segments, is_short);
+}
+
 static void move_sparse(spw_store *store)
 {
-    spw__segment *segment = spw__segments_next_sparse(store->segments);
+    spw__segment *segment = next_sparse(store);
     if (segment == NULL)
         return;
     move *moves =
         spw__allocate(store->context, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
-    for (; segment != NULL; segment = spw__segments_next_sparse(store->segments)) {
+    for (; segment != NULL; segment = next_sparse(store)) {
         if (moves != NULL)
             empty(store, segment, moves);
         else

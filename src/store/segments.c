@@ -27,6 +27,11 @@ enum { NAME_BYTES = sizeof PREFIX + 17 }; /* with a slash, 16 digits and the zer
 
 enum { FILES_PER_SIZE = 64, DOUBLINGS_MAX = 6 };
 
+enum {
+    LEFT_FILES = 4,   /* so many of the first size may be in vain, whatever there is */
+    CROWDED_PARTS = 4 /* a directory of which less than one such part is free is */
+};
+
 /* ---- directories ---- */
 
 static spw_status open_directory(spw__segments *segments,
@@ -192,6 +197,38 @@ void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment)
     segments->sparse = segment;
 }
 
+static bool is_crowded(const spw__segments *segments)
+{
+    for (size_t i = 0; i < segments->count; i++) {
+        const spw__directory *in = &segments->directories[i];
+        if (in->file_bytes > in->limit_bytes - in->limit_bytes / CROWDED_PARTS)
+            return true;
+    }
+    return false;
+}
+
+/* Returns: whether sparse segments of our own are to be emptied. */
+static bool is_much_unwanted(const spw__segments *segments)
+{
+    return segments->own_used - segments->own_wanted >
+               segments->own_wanted + LEFT_FILES * segments->first_bytes ||
+           is_crowded(segments);
+}
+
+/* Returns: NULL when there is none to be emptied. */
+static spw__segment *best_sparse(const spw__segments *segments, bool is_short)
+{
+    bool takes_own = is_short || is_much_unwanted(segments);
+    spw__segment *best = NULL;
+    for (spw__segment *one = segments->sparse; one != NULL; one = one->next) {
+        if (one->is_foreign)
+            return one; /* nobody has its space but us */
+        if (takes_own && (best == NULL || one->wanted < best->wanted))
+            best = one;
+    }
+    return best;
+}
+
 static void forget_sparse(spw__segments *segments, spw__segment *segment)
 {
     if (segment->before != NULL)
@@ -238,6 +275,8 @@ static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
     segment->wanted += space;
     assert(segment->used <= segment->capacity);
     segment->in->file_bytes += space;
+    segments->own_used += space;
+    segments->own_wanted += space;
     segments->figures.file_bytes += space;
     segments->figures.range_bytes += bytes;
     if (segment->used == segment->capacity)
@@ -392,6 +431,8 @@ static void bury(spw__segments *segments, spw__segment *segment)
     forget_sparse(segments, segment);
     if (segment->is_foreign)
         spw__foreign_forget(segments, segment);
+    else
+        segments->own_used -= segment->used;
     segment->next = segments->dead;
     segments->dead = segment;
 }
@@ -414,6 +455,7 @@ static void cut(spw__segments *segments, spw__segment *segment, const spw__range
     /* If that fails, what comes next is written over it: nobody was given it. */
     (void)spw__spill_file_cut(spw_file_descriptor(segment->file), range->offset);
     uncharge(segments, segment, space);
+    segments->own_used -= space;
 }
 
 static bool give_back(spw__segments *segments, spw__range *range, bool is_written)
@@ -430,14 +472,16 @@ static bool give_back(spw__segments *segments, spw__range *range, bool is_writte
     if (segment->is_foreign) {
         uncharge(segments, segment, space);
         segments->given_back_bytes += space;
-    } else if (!is_written) {
-        cut(segments, segment, range);
+    } else {
+        segments->own_wanted -= space;
+        if (!is_written)
+            cut(segments, segment, range);
     }
     spw__segment_note_if_sparse(segments, segment);
     if (segment->wanted == 0)
         bury(segments, segment);
-    bool is_something = segments->dead != NULL || segments->sparse != NULL ||
-                        segments->given_back_bytes > 0;
+    bool is_something = segments->dead != NULL || segments->given_back_bytes > 0 ||
+                        best_sparse(segments, false) != NULL;
     spw__segments_unlock(segments);
     return is_something;
 }
@@ -489,12 +533,12 @@ uint64_t spw__segments_collect(spw__segments *segments)
     return bytes;
 }
 
-spw__segment *spw__segments_next_sparse(spw__segments *segments)
+spw__segment *spw__segments_next_sparse(spw__segments *segments, bool is_short)
 {
     if (!spw__segments_are_ours(segments))
         return NULL;
     spw__segments_lock(segments);
-    spw__segment *segment = segments->sparse;
+    spw__segment *segment = best_sparse(segments, is_short);
     if (segment != NULL)
         forget_sparse(segments, segment);
     spw__segments_unlock(segments);

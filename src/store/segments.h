@@ -87,8 +87,8 @@ void spw__segments_look(spw__segments *segments);
  * of it takes a reference. Thread: any. */
 spw_file *spw__range_file(const spw__range *range);
 /* Give up a range, which was written or not. Takes: range, and sets its segment NULL.
- * Returns: whether collect or next_sparse has something to do. Thread: any; never
- * blocks. */
+ * Returns: whether collect or next_sparse(false) has something to do. Thread: any;
+ * never blocks. */
 bool spw__segments_release(spw__segments *segments, spw__range *range);
 /* Give up a range into which nothing was written, or not all. As release; but where it
  * is the last of what its file was reserved for, file and disk have the room again.
@@ -99,10 +99,13 @@ bool spw__segments_give_up(spw__segments *segments, spw__range *range);
  * on the disk. */
 uint64_t spw__segments_collect(spw__segments *segments);
 /* A sealed segment of which less than half is still wanted, for what is in it to be
- * moved; each is answered once. Returns: NULL when there is none; only to be compared
- * with those of ranges, for it goes when the last of its own is released. Thread: any.
- */
-spw__segment *spw__segments_next_sparse(spw__segments *segments);
+ * moved; each is answered once, and of those of our own the one of which least is. As
+ * long as more is wanted of all of ours together than is not, they wait: what is wanted
+ * of them mostly goes by itself, and what was moved was written in vain. But not where
+ * a directory is nearly full, nor with is_short, when the disk gave out.
+ * Returns: NULL when there is none; only to be compared with those of ranges, for it
+ * goes when the last of its own is released. Thread: any. */
+spw__segment *spw__segments_next_sparse(spw__segments *segments, bool is_short);
 /* Read all figures as one snapshot. Thread: any. */
 void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures);
 

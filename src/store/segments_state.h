@@ -60,8 +60,9 @@ struct spw__segments {
     spw__segment *sparse; /* those that were not answered yet */
     spw__segment *dead;
     spw__segment *foreign;
-    uint64_t round;            /* of asking who holds the foreign ones */
-    uint64_t given_back_bytes; /* of foreign ones, and collect has not told */
+    uint64_t round;                /* of asking who holds the foreign ones */
+    uint64_t given_back_bytes;     /* of foreign ones, and collect has not told */
+    uint64_t own_used, own_wanted; /* of those of our own that are not dead, together */
     spw__segments_figures figures;
 };
 

@@ -35,6 +35,10 @@ READ_AHEAD_SHARE = 0.1
 HELD_FROM_BYTES = 1 << 20
 """From here on what is scattered may go to disk, and so waits to be taken."""
 
+GARBAGE_SHARE = 0.15
+"""Of what a worker may have in memory so much may be more than its values before it is
+taken for garbage."""
+
 IN_USE = "spilled_in_use_bytes"
 """What a worker tells its scheduler of it at each heartbeat, as its user's metrics."""
 
@@ -106,6 +110,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
     from distributed.protocol.compression import get_compression_settings
 
     from spillway.dask import lost_values, worker_store
+    from spillway.dask.garbage import GarbageWatch
     from spillway.dask.size_setting import configured_bytes
     from spillway.dask.spill_directories import spill_directories
 
@@ -122,6 +127,12 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         manager._maybe_pause_or_unpause(worker, memory)
         return memory - aim
 
+    def beyond_values() -> int:
+        worker = reference()
+        if worker is None:
+            return 0
+        return worker.monitor.get_process_memory() - store.memory_bytes()
+
     def on_metric(label: str, value: float, unit: str) -> None:
         worker = reference()
         if worker is not None:
@@ -132,7 +143,7 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
             loop.call_soon_threadsafe(lost_values.report_lost, reference, key)
 
     codec = get_compression_settings("distributed.worker.memory.spill-compression")
-    return worker_store.WorkerStore(
+    store = worker_store.WorkerStore(
         spill_directories(worker, limit),
         target=_target_bytes(manager),
         in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
@@ -142,11 +153,17 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         excess=excess,
         high=_spill_bytes(manager) - aim if manager.memory_spill_fraction else None,
         look_every=manager.memory_limit // LOOKS,
-        collect=manager._throttled_gc.collect,
+        collect=lambda: watch.look(),
         call_soon=loop.call_soon_threadsafe,
         on_metric=on_metric,
         on_lost=on_lost,
     )
+    watch = GarbageWatch(
+        beyond_values,
+        int(manager.memory_limit * GARBAGE_SHARE),
+        manager._throttled_gc.collect,
+    )
+    return store
 
 
 def _target_bytes(manager: Any) -> int:

@@ -75,7 +75,8 @@ class WorkerStore(MutableMapping):
         look_every
             After so many bytes that came into memory the excess is looked at.
         collect
-            Frees what only the garbage collector finds.
+            Is called when values have left and the process has too much all the same:
+            to free what only the garbage collector finds.
         call_soon
             Has the loop call something, from any thread; without, the thread does.
         on_metric
@@ -245,6 +246,11 @@ class WorkerStore(MutableMapping):
             metrics += store_metrics.read_back(figures)
         return {(label, unit): value for label, value, unit in metrics}
 
+    def memory_bytes(self) -> int:
+        """What the values that are in memory take there, as Dask weighs objects."""
+        figures = self._native.figures()
+        return figures["live"]["weight"] + figures["packed"]["bytes"]
+
     def figures(self) -> dict[str, Any]:
         """The library's own."""
         return self._native.figures()
@@ -255,12 +261,13 @@ class WorkerStore(MutableMapping):
         """Begin that the value used longest ago leaves memory, as a memory monitor asks
         for it, and go on by ourselves until what it has too much now has left.
 
-        Returns the weight that is leaving, or -1: something is leaving already, of
-        which the process does not show yet how much it is, or nothing can.
+        Returns the weight that has left, or -1: something is leaving, of which the
+        process does not show yet how much it is, or nothing can.
         """
         excess = self._excess()
         self._wish = excess
-        return self._evict(excess)
+        weight = self._evict(excess)
+        return -1 if self._native.figures()["leaving_bytes"] else weight
 
     def came(self, weight: int) -> None:
         """So much has come into memory. A monitor looks by the clock, every 100 ms, in

@@ -11,11 +11,12 @@
 /* Three fit in a file. */
 enum { SIZE = 100000, FILE_BYTES = 400000, IN_FILE = 3, COUNT = IN_FILE + 1 };
 
-static void open_stepped(torture *t, store_fixture *f)
+/* In a directory that is nearly full with so many of them. */
+static void open_stepped(torture *t, store_fixture *f, unsigned count)
 {
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
     options.file_bytes = FILE_BYTES;
-    assert_ok(store_fixture_open_as(t, f, &options, 0, true));
+    assert_ok(store_fixture_open_as(t, f, &options, count * SIZE * 13 / 10, true));
 }
 
 static void run_jobs(const store_fixture *f)
@@ -43,7 +44,7 @@ static void what_is_left_moves_and_the_file_goes(void **state)
     torture *t = *state;
     store_fixture f;
     spw_entry *entries[COUNT];
-    open_stepped(t, &f);
+    open_stepped(t, &f, COUNT);
     uint64_t before = leave_one(t, &f, 1, entries);
     run_jobs(&f);
     assert_true(store_fixture_figures(&f).moved_bytes >= SIZE);
@@ -64,7 +65,7 @@ static void bug_a_move_kept_what_a_disk_said_wrong(void **state)
     for (size_t i = 0; i < COUNT_OF(BITS); i++) {
         store_fixture f;
         spw_entry *entries[COUNT];
-        open_stepped(t, &f);
+        open_stepped(t, &f, COUNT);
         uint64_t before = leave_one(t, &f, 3, entries);
         disk_fault_corrupt(1, BITS[i]);
         run_jobs(&f);
@@ -96,7 +97,7 @@ static void bug_a_file_was_asked_for_that_had_gone(void **state)
     enum { FILES = 2 };
     store_fixture f;
     spw_entry *entries[FILES * IN_FILE];
-    open_stepped(t, &f);
+    open_stepped(t, &f, FILES * IN_FILE);
     for (unsigned i = 0; i < COUNT_OF(entries); i++) {
         assert_ok(store_fixture_put_packed(t, &f, 1, SIZE, &entries[i]));
         assert_ok(spw_entry_spill(entries[i], NULL));
@@ -123,7 +124,8 @@ static void large_slices_move_too(void **state)
     enum { LARGE = 9 << 20 };
     store_fixture f;
     spw_entry *entries[4];
-    assert_ok(store_fixture_open(t, &f, 0));
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    assert_ok(store_fixture_open_as(t, &f, &options, 10 * LARGE, false));
     for (unsigned i = 0; i < 4; i++) {
         assert_ok(store_fixture_put_packed(t, &f, 3, i == 0 ? LARGE : 2 * LARGE,
                                            &entries[i]));

@@ -50,7 +50,7 @@ static void let_go(segments_fixture *f, spw__range *ranges, size_t count)
 static const spw__segment *look(segments_fixture *f)
 {
     spw__segments_look(f->segments);
-    return spw__segments_next_sparse(f->segments);
+    return spw__segments_next_sparse(f->segments, false);
 }
 
 /* ---- adopting ---- */
@@ -288,7 +288,7 @@ static void what_its_maker_let_go_of_is_sparse(void **state)
     assert_null(look(&other));
     assert_null(look(&f)); /* two thirds */
     (void)spw__segments_release(f.segments, &ranges[0]);
-    assert_ptr_equal(spw__segments_next_sparse(f.segments), ranges[1].segment);
+    assert_ptr_equal(spw__segments_next_sparse(f.segments, false), ranges[1].segment);
     assert_null(look(&f));
     release_all(&f, &ranges[1], 1);
     release_all(&other, &others, 1);
@@ -329,7 +329,7 @@ static void one_that_dies_meanwhile_is_not_answered(void **state)
     let_go(&maker, made, COUNT_OF(made));
     spw__segments_look(f.segments);
     assert_true(spw__segments_release(f.segments, &range));
-    assert_null(spw__segments_next_sparse(f.segments));
+    assert_null(spw__segments_next_sparse(f.segments, false));
     assert_int_equal(spw__segments_collect(f.segments), MIB);
     close_places(&f);
     close_places(&maker);

@@ -301,7 +301,7 @@ static void a_forked_child_leaves_the_parent_alone(void **state)
         bool has_released = spw__segments_release(f.segments, &range);
         spw__segments_read(f.segments, &figures);
         bool does_nothing = spw__segments_collect(f.segments) == 0 &&
-                            spw__segments_next_sparse(f.segments) == NULL;
+                            spw__segments_next_sparse(f.segments, true) == NULL;
         spw__segments_free(f.segments);
         _exit(is_refused && !has_released && does_nothing && figures.files == 0 ? 0
                                                                                 : 1);

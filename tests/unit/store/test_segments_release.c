@@ -62,21 +62,86 @@ static void a_sparse_segment_is_answered_once(void **state)
     spw__range ranges[] = {reserve(&f, 30 * MIB), reserve(&f, 20 * MIB),
                            reserve(&f, 10 * MIB)};
     assert_false(spw__segments_release(f.segments, &ranges[0]));
-    assert_null(spw__segments_next_sparse(f.segments)); /* it is half */
+    assert_null(spw__segments_next_sparse(f.segments, true)); /* it is half */
     assert_false(spw__segments_release(f.segments, &ranges[2]));
-    assert_null(spw__segments_next_sparse(f.segments)); /* it is open */
+    assert_null(spw__segments_next_sparse(f.segments, true)); /* it is open */
     spw__range next[] = {reserve(&f, 30 * MIB), reserve(&f, 30 * MIB),
                          reserve(&f, 30 * MIB)};
-    assert_ptr_equal(spw__segments_next_sparse(f.segments), ranges[1].segment);
-    assert_null(spw__segments_next_sparse(f.segments));
+    assert_ptr_equal(spw__segments_next_sparse(f.segments, true), ranges[1].segment);
+    assert_null(spw__segments_next_sparse(f.segments, true));
     assert_ptr_equal(next[0].segment, next[1].segment);
     /* Released after it was sealed: half, then less, then nothing. */
     assert_false(spw__segments_release(f.segments, &next[1]));
-    assert_null(spw__segments_next_sparse(f.segments));
+    assert_null(spw__segments_next_sparse(f.segments, true));
     assert_true(spw__segments_release(f.segments, &next[0]));
-    assert_null(spw__segments_next_sparse(f.segments));
+    assert_null(spw__segments_next_sparse(f.segments, true));
     assert_true(spw__segments_release(f.segments, &ranges[1]));
     (void)spw__segments_release(f.segments, &next[2]);
+    close_places(&f);
+}
+
+enum { IN_FILE = 8, PART = 64 / IN_FILE * MIB };
+
+/* Files, each full. */
+static void fill(segments_fixture *f, size_t count, spw__range (*ranges)[IN_FILE])
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < IN_FILE; i++)
+            ranges[s][i] = reserve(f, PART);
+}
+
+/* Release all but so many in each of some files. Returns: whether one said that there
+ * is something to do. */
+static bool leave(segments_fixture *f, size_t count, spw__range (*ranges)[IN_FILE],
+                  size_t left)
+{
+    bool is_something = false;
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = left; i < IN_FILE; i++)
+            is_something |= spw__segments_release(f->segments, &ranges[s][i]);
+    return is_something;
+}
+
+static void what_is_left_stays_as_long_as_more_is_wanted(void **state)
+{
+    enum { FILES = 10 };
+    segments_fixture f;
+    spw__range ranges[FILES][IN_FILE];
+    open_all(*state, &f, 1, 0);
+    fill(&f, FILES, ranges);
+    /* Of 640 MiB 368 are wanted, and then 208, and so in vain half of it and 256. */
+    assert_false(leave(&f, FILES / 2, ranges, 2));
+    assert_false(leave(&f, 1, ranges, 1));
+    assert_null(spw__segments_next_sparse(f.segments, false));
+    assert_false(leave(&f, FILES / 2, &ranges[FILES / 2], 4));
+    assert_null(spw__segments_next_sparse(f.segments, false));
+    assert_true(leave(&f, FILES / 2, &ranges[FILES / 2], 2));
+    /* Where least is left first; and no more than need be: the file has gone. */
+    assert_ptr_equal(spw__segments_next_sparse(f.segments, false),
+                     ranges[0][0].segment);
+    assert_true(spw__segments_release(f.segments, &ranges[0][0]));
+    assert_int_equal(spw__segments_collect(f.segments), 64 * MIB);
+    assert_non_null(spw__segments_next_sparse(f.segments, false));
+    assert_true(leave(&f, 2, &ranges[1], 0));
+    assert_null(spw__segments_next_sparse(f.segments, false));
+    assert_non_null(spw__segments_next_sparse(f.segments, true));
+    (void)leave(&f, FILES, ranges, 0);
+    close_places(&f);
+}
+
+static void where_a_directory_is_nearly_full_it_does_not(void **state)
+{
+    enum { FILES = 3 };
+    segments_fixture f;
+    spw__range ranges[FILES][IN_FILE];
+    open_all(*state, &f, 2, FILES * 64 * MIB);
+    fill(&f, FILES - 1, ranges);
+    assert_false(leave(&f, 1, ranges, 1));
+    assert_null(spw__segments_next_sparse(f.segments, false));
+    fill(&f, 1, &ranges[FILES - 1]);
+    assert_ptr_equal(spw__segments_next_sparse(f.segments, false),
+                     ranges[0][0].segment);
+    (void)leave(&f, FILES, ranges, 0);
     close_places(&f);
 }
 
@@ -97,7 +162,8 @@ static void of_several_sparse_segments_those_that_die_are_not_answered(void **st
         assert_true(spw__segments_release(f.segments, &ranges[dying][0]));
         if (dying == 1)
             assert_true(spw__segments_collect(f.segments) > 0);
-        for (spw__segment *one; (one = spw__segments_next_sparse(f.segments)) != NULL;)
+        for (spw__segment *one;
+             (one = spw__segments_next_sparse(f.segments, true)) != NULL;)
             assert_ptr_not_equal(one, died);
     }
     close_places(&f);
@@ -237,7 +303,7 @@ static void *write_and_check(void *argument)
             if (spw__segments_release(one->f->segments, range))
                 (void)spw__segments_collect(one->f->segments);
         }
-        (void)spw__segments_next_sparse(one->f->segments);
+        (void)spw__segments_next_sparse(one->f->segments, true);
         *range = reserve(one->f, 512 + i * 700003 % (40 * (uint64_t)MIB));
         write_marks(range, one->mark);
     }
@@ -271,6 +337,8 @@ int main(void)
         SCENARIO(a_file_goes_with_its_last_range),
         SCENARIO(whoever_holds_the_file_keeps_it),
         SCENARIO(a_sparse_segment_is_answered_once),
+        SCENARIO(what_is_left_stays_as_long_as_more_is_wanted),
+        SCENARIO(where_a_directory_is_nearly_full_it_does_not),
         SCENARIO(of_several_sparse_segments_those_that_die_are_not_answered),
         SCENARIO(what_could_not_be_written_gives_its_room_back),
         SCENARIO(a_full_file_is_not_cut),

@@ -327,7 +327,9 @@ static void sparse_files_are_emptied(void **state)
     enum { SIZE = 1 << 20, COUNT = 2 * (SPW__SEGMENT_BYTES / SIZE) };
     static spw_entry *entries[COUNT];
     memset(entries, 0, sizeof entries);
-    assert_ok(store_fixture_open(t, &f, 0));
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    assert_ok(
+        store_fixture_open_as(t, &f, &options, (uint64_t)COUNT * SIZE * 5 / 4, false));
     for (unsigned i = 0; i < COUNT; i++) {
         assert_ok(store_fixture_put_packed(t, &f, 4 * i + 3, SIZE - 100, &entries[i]));
         assert_ok(spw_entry_spill(entries[i], NULL));

@@ -395,7 +395,7 @@ static void what_is_left_in_a_sparse_file_moves(void **state)
     enum { COUNT = 70 };
     arriving a = {0};
     spw_entry *entries[COUNT] = {NULL};
-    TRY(value_store_open(t, 1, 0, &at));
+    TRY(value_store_open(t, 1, (uint64_t)COUNT * BODY[0] * 5 / 4, &at));
     for (unsigned i = 0; i < COUNT; i++) {
         spw_payload *value;
         end(&a);

@@ -26,9 +26,12 @@ SPW_EXPORT void spw_context_trim(spw_context *context, uint64_t keep_bytes,
                                  uint64_t older_than_ms, uint64_t *ret_next_due_ms);
 
 /* While more than resident_bytes of memory are in use by the whole process, the pool
- * keeps nothing for long: it looks each time 32 MiB have passed through it, and when
- * it is trimmed. 0, as at first: no such limit. Thread: any. */
+ * keeps nothing for long, and no more than cached_bytes otherwise: what it keeps is
+ * missing to who takes memory elsewhere, of which it hears nothing. It looks each time
+ * 32 MiB have passed through it, and when it is trimmed. 0, as at first: no such limit.
+ * Thread: any. */
 SPW_EXPORT void spw_context_limit_resident(spw_context *context,
-                                           uint64_t resident_bytes);
+                                           uint64_t resident_bytes,
+                                           uint64_t cached_bytes);
 
 #endif

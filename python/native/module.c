@@ -183,9 +183,9 @@ PyMODINIT_FUNC PyInit__native(void)
         {"limit_in_flight", native_limit_in_flight, METH_O,
          "limit_in_flight(bytes, /)\n--\n\n"
          "Let large messages of so many bytes arrive at once; 0 for no limit."},
-        {"limit_resident", native_limit_resident, METH_O,
-         "limit_resident(bytes, /)\n--\n\n"
-         "Cache no memory while the process uses more than that; 0 for no limit."},
+        {"limit_resident", native_limit_resident, METH_VARARGS,
+         "limit_resident(bytes, cached_bytes, /)\n--\n\n"
+         "Cache none while the process uses more, and at most so much; 0: no limit."},
         {"merge", native_merge, METH_O,
          "merge(frames, /)\n--\n\n"
          "A view of frames that lie side by side, without a copy."},

@@ -53,12 +53,13 @@ PyObject *native_limit_in_flight(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
-PyObject *native_limit_resident(PyObject *module, PyObject *value)
+PyObject *native_limit_resident(PyObject *module, PyObject *args)
 {
     module_state *state = PyModule_GetState(module);
-    uint64_t bytes;
-    if (!bytes_argument(value, &bytes))
+    uint64_t bytes, cached_bytes;
+    if (!PyArg_ParseTuple(args, "O&O&:limit_resident", bytes_argument, &bytes,
+                          bytes_argument, &cached_bytes))
         return NULL;
-    spw_context_limit_resident(state->context, bytes);
+    spw_context_limit_resident(state->context, bytes, cached_bytes);
     Py_RETURN_NONE;
 }

@@ -7,10 +7,10 @@
 
 /* The module's function allocate(size). */
 PyObject *native_allocate(PyObject *module, PyObject *value);
-/* The module's functions trim(keep_bytes, older_than_ms), limit_resident(bytes) and
- * limit_in_flight(bytes). */
+/* The module's functions trim(keep_bytes, older_than_ms), limit_resident(bytes,
+ * cached_bytes) and limit_in_flight(bytes). */
 PyObject *native_trim(PyObject *module, PyObject *args);
-PyObject *native_limit_resident(PyObject *module, PyObject *value);
+PyObject *native_limit_resident(PyObject *module, PyObject *args);
 PyObject *native_limit_in_flight(PyObject *module, PyObject *value);
 
 #endif

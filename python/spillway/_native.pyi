@@ -430,9 +430,9 @@ def limit_in_flight(bytes: int, /) -> None:
         When it is negative or more than 2**63 - 1.
     """
 
-def limit_resident(bytes: int, /) -> None:
+def limit_resident(bytes: int, cached_bytes: int, /) -> None:
     """While the process has more memory than that in use, what buffers leave is not
-    cached; 0, as at first, for no such limit."""
+    cached, and otherwise at most so much; 0, as at first, for no such limit."""
 
 def merge(frames: Iterable[BufferProtocol], /) -> memoryview:
     """A view of the bytes of frames that lie side by side in the memory of one owner,

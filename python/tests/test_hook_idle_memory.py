@@ -10,7 +10,13 @@ import dask
 import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker, wait
 
-from spillway.dask import disable, enable, free_heap, hook_idle_memory
+from spillway.dask import (
+    disable,
+    enable,
+    free_heap,
+    hook_idle_memory,
+    process_memory,
+)
 from spillway.dask.hook_idle_memory import IDLE_S, IdleMemory
 from spillway.dask.malloc_variables import SETTINGS
 from test_hook_malloc import clean_environment  # noqa: F401  a fixture
@@ -226,14 +232,19 @@ async def test_without_a_limit_the_figure_is_dasks():
 # Installed
 
 
+def givers_of(worker):
+    return process_memory._readings[worker].givers
+
+
 async def test_only_where_our_settings_are_in_force(monkeypatch):
     enable()
     async with Scheduler(**SCHEDULER) as scheduler:
         async with Worker(scheduler.address) as worker:
-            assert "get_process_memory" not in vars(worker.monitor)
+            assert len(givers_of(worker)) == 1  # of the pool's
         monkeypatch.setenv(SETTINGS[0].variable, SETTINGS[0].value)
         async with Worker(scheduler.address) as worker:
             assert "get_process_memory" in vars(worker.monitor)
+            assert len(givers_of(worker)) == 2
             disable()
             assert "get_process_memory" not in vars(worker.monitor)
 
@@ -256,7 +267,7 @@ async def test_switched_off(monkeypatch):
     monkeypatch.setenv(SETTINGS[0].variable, SETTINGS[0].value)
     enable()
     async with Scheduler(**SCHEDULER) as scheduler, Worker(scheduler.address) as worker:
-        assert "get_process_memory" not in vars(worker.monitor)
+        assert len(givers_of(worker)) == 1
 
 
 def test_check_finds_the_installed_dask_to_match():

@@ -27,7 +27,7 @@ OWN_OBJECT = {
     "scheduler_offload": "distributed.core:ConnectionPool",
     "malloc": "distributed.nanny:_get_env_variables",
     "nanny_environ": "distributed.nanny:Nanny.instantiate",
-    "idle_memory": "distributed.system_monitor:SystemMonitor.get_process_memory",
+    "idle_memory": "distributed.worker_memory:WorkerMemoryManager._maybe_spill",
     "preloads": "distributed.preloading:process_preloads",
     "worker_info": "distributed.worker:Worker.get_startup_information",
     "memory_limit": "distributed.worker_memory:WorkerMemoryManager",
@@ -44,7 +44,7 @@ OWN_OBJECT = {
 FOLLOWS = {
     "client_check": ("shuffle",),
     "config": ("malloc",),
-    "idle_memory": ("malloc", "store"),
+    "idle_memory": ("malloc",),
     "memory_limit": ("idle_memory", "malloc", "store"),
 }
 

@@ -28,7 +28,7 @@ def resident():
 
 async def main():
     enable()
-    pool_trimmer.limit_memory("test", 4096 * MIB)
+    pool_trimmer.limit_memory("test", 6400 * MIB)
     received = asyncio.Queue()
 
     async def serve(comm):
@@ -45,12 +45,12 @@ async def main():
     message = None
     assert stats()["budget"]["pooled"] >= sum(SIZES)
     assert resident() > before + sum(SIZES)
-    left = before + 0.05 * 4096 * MIB + 32 * MIB
+    left = before + 0.05 * 6400 * MIB + 32 * MIB
     deadline = time.monotonic() + 2
     while resident() > left:
         assert time.monotonic() < deadline, (resident() - before) / MIB
         await asyncio.sleep(0.05)
-    assert stats()["budget"]["pooled"] <= 0.05 * 4096 * MIB
+    assert stats()["budget"]["pooled"] <= 0.05 * 6400 * MIB
     await comm.close()
     listener.stop()
 
@@ -118,7 +118,7 @@ async def test_each_loop_has_one_trimmer():
 
 def test_the_least_limit_counts(monkeypatch):
     told = []
-    monkeypatch.setattr(_native, "limit_resident", told.append)
+    monkeypatch.setattr(_native, "limit_resident", lambda *both: told.append(both))
     assert pool_trimmer.memory_limit() == system.MEMORY_LIMIT
     pool_trimmer.limit_memory("one", 2000)
     pool_trimmer.limit_memory("other", 1000)
@@ -128,8 +128,13 @@ def test_the_least_limit_counts(monkeypatch):
     pool_trimmer.forget_limit("one")
     pool_trimmer.forget_limit("one")
     assert pool_trimmer.memory_limit() == system.MEMORY_LIMIT
-    whole = int(0.6 * system.MEMORY_LIMIT)
-    assert told == [1200, 600, 1200, whole, whole]
+    pool_trimmer.limit_memory("early", 2000, full_bytes=900)
+    pool_trimmer.limit_memory("late", 2000, full_bytes=1900)
+    pool_trimmer.forget_limit("early")
+    pool_trimmer.forget_limit("late")
+    whole = int(0.6 * system.MEMORY_LIMIT), int(0.125 * system.MEMORY_LIMIT)
+    least = [(1200, 250), (600, 125), (1200, 250), whole, whole]
+    assert told == [*least, (900, 250), (900, 250), (1200, 250), whole]
 
 
 OUTLIVED = """

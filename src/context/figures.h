@@ -45,6 +45,7 @@ struct spw_context {
     /* Atomic, any thread. */
     _Atomic(spw__context_part *) region_pool; /* NULL until it is needed */
     _Atomic uint64_t resident_limit_bytes;    /* 0: none */
+    _Atomic uint64_t cached_limit_bytes;      /* of the pool; 0: none */
     _Atomic uint64_t figures[SPW__FIGURE_COUNT];
     _Atomic uint64_t copies[SPW_COPY_REASON_COUNT];
     _Atomic uint64_t copied_bytes[SPW_COPY_REASON_COUNT];

@@ -156,14 +156,23 @@ static bool is_over_limit(const spw__region_pool *pool)
     return limit > 0 && spw__process_resident_bytes() > limit;
 }
 
+static void obey_limits(spw__region_pool *pool)
+{
+    uint64_t most =
+        atomic_load_explicit(&pool->context->cached_limit_bytes, memory_order_relaxed);
+    if (is_over_limit(pool))
+        spw__pool_give_back(pool);
+    else if (most > 0)
+        (void)trim(pool, most, 0);
+}
+
 void spw__pool_watch(spw__region_pool *pool, uint64_t bytes)
 {
     uint64_t before =
         atomic_fetch_add_explicit(&pool->moved_bytes, bytes, memory_order_relaxed);
     if (before / WATCH_EVERY_BYTES == (before + bytes) / WATCH_EVERY_BYTES)
         return;
-    if (is_over_limit(pool))
-        spw__pool_give_back(pool);
+    obey_limits(pool);
 }
 
 void spw_context_trim(spw_context *context, uint64_t keep_bytes, uint64_t older_than_ms,
@@ -172,16 +181,18 @@ void spw_context_trim(spw_context *context, uint64_t keep_bytes, uint64_t older_
     uint64_t next_due_ms = SPW_TRIM_NEVER;
     spw__region_pool *pool = spw__pool_of(context);
     if (pool != NULL) {
-        if (is_over_limit(pool))
-            spw__pool_give_back(pool);
+        obey_limits(pool);
         next_due_ms = trim(pool, keep_bytes, older_than_ms);
     }
     if (ret_next_due_ms != NULL)
         *ret_next_due_ms = next_due_ms;
 }
 
-void spw_context_limit_resident(spw_context *context, uint64_t resident_bytes)
+void spw_context_limit_resident(spw_context *context, uint64_t resident_bytes,
+                                uint64_t cached_bytes)
 {
     atomic_store_explicit(&context->resident_limit_bytes, resident_bytes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&context->cached_limit_bytes, cached_bytes,
                           memory_order_relaxed);
 }

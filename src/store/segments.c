@@ -18,6 +18,7 @@
 
 #include "context/allocate.h"
 #include "context/error.h"
+#include "platform/clock.h"
 #include "platform/private_directory.h"
 #include "platform/spill_file.h"
 #include "store/segments_state.h"
@@ -27,10 +28,7 @@ enum { NAME_BYTES = sizeof PREFIX + 17 }; /* with a slash, 16 digits and the zer
 
 enum { FILES_PER_SIZE = 64, DOUBLINGS_MAX = 6 };
 
-enum {
-    LEFT_FILES = 4,   /* so many of the first size may be in vain, whatever there is */
-    CROWDED_PARTS = 4 /* a directory of which less than one such part is free is */
-};
+static const uint64_t REFUSED_MS = 30000;
 
 /* ---- directories ---- */
 
@@ -174,74 +172,6 @@ void spw__segment_free(spw__segments *segments, spw__segment *segment)
 
 /* What follows: with the lock held. */
 
-/* What the disk has again when all that is wanted of a segment has left it. */
-static uint64_t unwanted(const spw__segment *segment)
-{
-    if (!segment->is_foreign)
-        return segment->used - segment->wanted;
-    /* It may be wanted several times over, or not be as large as was said. */
-    return segment->wanted < segment->capacity ? segment->capacity - segment->wanted
-                                               : 0;
-}
-
-void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment)
-{
-    if (!segment->is_sealed || segment->was_sparse || segment->wanted == 0 ||
-        segment->wanted >= unwanted(segment))
-        return;
-    segment->was_sparse = true;
-    segment->next = segments->sparse;
-    segment->before = NULL;
-    if (segment->next != NULL)
-        segment->next->before = segment;
-    segments->sparse = segment;
-}
-
-static bool is_crowded(const spw__segments *segments)
-{
-    for (size_t i = 0; i < segments->count; i++) {
-        const spw__directory *in = &segments->directories[i];
-        if (in->file_bytes > in->limit_bytes - in->limit_bytes / CROWDED_PARTS)
-            return true;
-    }
-    return false;
-}
-
-/* Returns: whether sparse segments of our own are to be emptied. */
-static bool is_much_unwanted(const spw__segments *segments)
-{
-    return segments->own_used - segments->own_wanted >
-               segments->own_wanted + LEFT_FILES * segments->first_bytes ||
-           is_crowded(segments);
-}
-
-/* Returns: NULL when there is none to be emptied. */
-static spw__segment *best_sparse(const spw__segments *segments, bool is_short)
-{
-    bool takes_own = is_short || is_much_unwanted(segments);
-    spw__segment *best = NULL;
-    for (spw__segment *one = segments->sparse; one != NULL; one = one->next) {
-        if (one->is_foreign)
-            return one; /* nobody has its space but us */
-        if (takes_own && (best == NULL || one->wanted < best->wanted))
-            best = one;
-    }
-    return best;
-}
-
-static void forget_sparse(spw__segments *segments, spw__segment *segment)
-{
-    if (segment->before != NULL)
-        segment->before->next = segment->next;
-    else if (segments->sparse == segment)
-        segments->sparse = segment->next;
-    else
-        return; /* it was answered, or never sparse */
-    if (segment->next != NULL)
-        segment->next->before = segment->before;
-    segment->next = segment->before = NULL;
-}
-
 static void seal(spw__segments *segments, spw__segment *segment)
 {
     if (segment == NULL)
@@ -285,15 +215,40 @@ static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
 
 /* ---- reserving ---- */
 
+/* Returns: whether there is a directory into which no write has failed of late. With
+ * the lock held. */
+static bool is_any_trusted(const spw__segments *segments, uint64_t now_ms)
+{
+    for (size_t i = 0; i < segments->count; i++)
+        if (segments->directories[i].refused_until_ms <= now_ms)
+            return true;
+    return false;
+}
+
+bool spw__segments_refuse(spw__segments *segments, const spw__range *range)
+{
+    if (!spw__segments_are_ours(segments))
+        return false;
+    uint64_t now_ms = spw__clock_ms();
+    spw__segments_lock(segments);
+    range->segment->in->refused_until_ms = now_ms + REFUSED_MS;
+    bool is_other = is_any_trusted(segments, now_ms);
+    spw__segments_unlock(segments);
+    return is_other;
+}
+
 /* The first directory from *index on with room for bytes.
  * Returns: whether there is one, in *index; the range if its open file has the room,
  * else the capacity of the file that it needs. With the lock held. */
 static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
                       uint64_t *ret_capacity, spw__range *ret_range)
 {
-    uint64_t space = spw__segment_space(bytes);
+    uint64_t space = spw__segment_space(bytes), now_ms = spw__clock_ms();
+    uint64_t trusted_ms = is_any_trusted(segments, now_ms) ? now_ms : UINT64_MAX;
     for (; *index < segments->count; ++*index) {
         spw__directory *in = &segments->directories[*index];
+        if (in->refused_until_ms > trusted_ms)
+            continue;
         if (fits_open(in, space)) {
             take(segments, in->open, bytes, ret_range);
             return true;
@@ -428,7 +383,7 @@ spw_file *spw__range_file(const spw__range *range)
 static void bury(spw__segments *segments, spw__segment *segment)
 {
     seal(segments, segment);
-    forget_sparse(segments, segment);
+    spw__sparse_forget(segments, segment);
     if (segment->is_foreign)
         spw__foreign_forget(segments, segment);
     else
@@ -481,7 +436,7 @@ static bool give_back(spw__segments *segments, spw__range *range, bool is_writte
     if (segment->wanted == 0)
         bury(segments, segment);
     bool is_something = segments->dead != NULL || segments->given_back_bytes > 0 ||
-                        best_sparse(segments, false) != NULL;
+                        spw__sparse_best(segments, false) != NULL;
     spw__segments_unlock(segments);
     return is_something;
 }
@@ -531,18 +486,6 @@ uint64_t spw__segments_collect(spw__segments *segments)
         bytes += used;
     }
     return bytes;
-}
-
-spw__segment *spw__segments_next_sparse(spw__segments *segments, bool is_short)
-{
-    if (!spw__segments_are_ours(segments))
-        return NULL;
-    spw__segments_lock(segments);
-    spw__segment *segment = best_sparse(segments, is_short);
-    if (segment != NULL)
-        forget_sparse(segments, segment);
-    spw__segments_unlock(segments);
-    return segment;
 }
 
 void spw__segments_read(spw__segments *segments, spw__segments_figures *ret_figures)

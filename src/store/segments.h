@@ -94,6 +94,9 @@ bool spw__segments_release(spw__segments *segments, spw__range *range);
  * is the last of what its file was reserved for, file and disk have the room again.
  * Thread: any; blocks on the disk. */
 bool spw__segments_give_up(spw__segments *segments, spw__range *range);
+/* A write into a range failed: for half a minute its directory is passed over, as long
+ * as another one may be asked. Returns: whether one may. Thread: any; never blocks. */
+bool spw__segments_refuse(spw__segments *segments, const spw__range *range);
 /* Close the files of which nothing is wanted. Returns: bytes that the directories have
  * again, with those of foreign segments that were released since. Thread: any; blocks
  * on the disk. */

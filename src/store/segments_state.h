@@ -1,5 +1,6 @@
-/* The inside of segments, shared by their files: segments.c (our own) and
- * foreign_segments.c (files of peers).
+/* The inside of segments, shared by their files: segments.c (our own),
+ * sparse_segments.c (those of which little is wanted) and foreign_segments.c (files of
+ * peers).
  *
  * Invariant of a segment of our own: used <= capacity; wanted <= used is what the
  * ranges take that are not released; it is open in one directory, or sealed, or dead,
@@ -27,7 +28,8 @@ typedef struct spw__directory {
     uint64_t limit_bytes; /* SPW__SEGMENT_BYTES_MAX: none */
     /* With the lock held. */
     uint64_t file_bytes; /* reserved in its files */
-    spw__segment *open;  /* NULL: none */
+    uint64_t refused_until_ms;
+    spw__segment *open; /* NULL: none */
 } spw__directory;
 
 struct spw__segment {
@@ -96,6 +98,10 @@ void spw__segment_free(spw__segments *segments, spw__segment *segment);
 bool spw__directory_has_room(const spw__directory *in, uint64_t space);
 /* Have next_sparse answer a segment, if it is to be. */
 void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment);
+/* Returns: the next one to be emptied, as next_sparse has it; NULL: none is. */
+spw__segment *spw__sparse_best(const spw__segments *segments, bool is_short);
+/* A segment is answered, or dead. */
+void spw__sparse_forget(spw__segments *segments, spw__segment *segment);
 /* A foreign segment is dead. */
 void spw__foreign_forget(spw__segments *segments, spw__segment *segment);
 

@@ -21,6 +21,7 @@ typedef struct pending {
     spw_file *file;       /* borrowed; NULL: nothing is pending */
     uint64_t offset, end; /* in the file */
     spw__spill *spill;    /* which knows how fast the disk is */
+    bool has_failed;      /* the file took nothing */
 } pending;
 
 static const char zeros[SPW__SEGMENT_ALIGNMENT];
@@ -48,11 +49,13 @@ static spw_status write_pending(pending *p, spw_error *error)
                      ? spw__write_past_cache(p->context, descriptor, p->parts, p->count,
                                              p->offset, &p->spill->speed)
                      : spw__spill_file_write(descriptor, p->parts, p->count, p->offset);
-    if (answer < 0)
+    if (answer < 0) {
+        p->has_failed = true;
         return spw__error_set(error, SPW_STATUS_IO, -answer,
                               "cannot write %" PRIu64 " bytes to disk, in the worker's "
                               "local directory or where it is told to spill",
                               p->end - p->offset);
+    }
     p->count = 0;
     p->file = NULL;
     return SPW_STATUS_OK;
@@ -219,16 +222,43 @@ static spw_status compress_all(spw_store *store, spw__spill *spill, spw_error *e
     return status;
 }
 
-spw_status spw__spill_write(spw__spill *spill, spw_error *error)
+/* Returns: whether what could not be written is to be tried again, for there is another
+ * directory. */
+static bool pass_on(spw_store *store, const spw__spill *spill, const pending *p)
 {
-    spw_store *store = spill->store;
+    for (size_t i = 0; i < spill->count && p->has_failed; i++) {
+        const spw__range *range = &spill->items[i].range;
+        if (range->segment != NULL && spw__range_file(range) == p->file)
+            return spw__segments_refuse(store->segments, range);
+    }
+    return false;
+}
+
+/* Returns: whether to try again. */
+static bool try_write(spw_store *store, spw__spill *spill, spw_status *ret_status,
+                      spw_error *error)
+{
     pending p = {.context = store->context, .spill = spill};
-    spw_status status = compress_all(store, spill, error);
-    uint64_t before = spw__clock_ns();
+    spw_status status = SPW_STATUS_OK;
     for (size_t i = 0; i < spill->count && status == SPW_STATUS_OK; i++)
         status = add_item(store, &spill->items[i], &p, error);
     if (status == SPW_STATUS_OK)
         status = write_pending(&p, error);
+    bool is_again = status != SPW_STATUS_OK && pass_on(store, spill, &p);
+    if (status != SPW_STATUS_OK)
+        undo(store, spill);
+    spw__release(store->context, p.parts, p.capacity * sizeof *p.parts, sizeof(void *));
+    *ret_status = status;
+    return is_again;
+}
+
+spw_status spw__spill_write(spw__spill *spill, spw_error *error)
+{
+    spw_store *store = spill->store;
+    spw_status status = compress_all(store, spill, error);
+    uint64_t before = spw__clock_ns();
+    while (status == SPW_STATUS_OK && try_write(store, spill, &status, error))
+        status = SPW_STATUS_OK;
     spill->write_ns = spw__clock_ns() - before;
     for (size_t i = 0; i < spill->count; i++) {
         spw_payload_free(spill->items[i].stored);
@@ -236,8 +266,5 @@ spw_status spw__spill_write(spw__spill *spill, spw_error *error)
         if (status == SPW_STATUS_OK)
             spill->written_bytes += spill->items[i].range.bytes;
     }
-    spw__release(store->context, p.parts, p.capacity * sizeof *p.parts, sizeof(void *));
-    if (status != SPW_STATUS_OK)
-        undo(store, spill);
     return status;
 }

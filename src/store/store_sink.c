@@ -83,6 +83,8 @@ void spw__store_sink_fail(spw__store_sink *sink, const spw_error *why)
 {
     spw_store *store = sink->store;
     spw__range range = {0};
+    bool is_passed_on = sink->arrival->range.segment != NULL &&
+                        spw__segments_refuse(store->segments, &sink->arrival->range);
     if (sink->jobs == 1) /* else the other half may be on its way there */
         spw__arrival_take_range(sink->arrival, &range);
     spw__store_unlock(store);
@@ -91,10 +93,11 @@ void spw__store_sink_fail(spw__store_sink *sink, const spw_error *why)
     bool is_something = spw__segments_give_up(store->segments, &range);
     (void)spw__segments_collect(store->segments);
     spw__store_lock(store);
-    (void)spw__store_note_disk(store, why->status);
+    if (!is_passed_on)
+        (void)spw__store_note_disk(store, why->status);
     if (is_something)
         spw__store_collect_later(store); /* what has become sparse */
-    if (store->is_trouble_logged)
+    if (is_passed_on || store->is_trouble_logged)
         return;
     store->is_trouble_logged = true;
     spw__store_unlock(store);

@@ -28,13 +28,17 @@ spw_status store_fixture_open_as(torture *t, store_fixture *f,
                                  bool is_stepped)
 {
     *f = (store_fixture){.objects.context = t->context};
-    private_place_open(&f->place);
-    spw_store_directory directory = {.path = f->place.directory,
-                                     .limit_bytes = limit_bytes};
+    spw_store_directory directories[COUNT_OF(f->places)];
+    for (size_t i = 0; i < COUNT_OF(directories); i++) {
+        private_place_open(&f->places[i]);
+        directories[i] = (spw_store_directory){.path = f->places[i].directory,
+                                               .limit_bytes = limit_bytes};
+    }
     options->ops = stored_object_ops;
     options->self = &f->objects;
-    options->directories = &directory;
-    options->directory_count = 1;
+    options->directories = directories;
+    if (options->directory_count == 0)
+        options->directory_count = 1;
     return is_stepped ? spw__store_create(t->context, options, 0, &f->store, &t->error)
                       : spw_store_create(t->context, options, &f->store, &t->error);
 }
@@ -66,7 +70,8 @@ void store_fixture_close(store_fixture *f)
         assert_int_equal(pthread_join(f->worker, NULL), 0);
     spw_store_free(f->store);
     assert_int_equal(f->objects.live, 0);
-    private_place_close(&f->place);
+    for (size_t i = 0; i < COUNT_OF(f->places); i++)
+        private_place_close(&f->places[i]);
 }
 
 spw_store_figures store_fixture_figures(store_fixture *f)

@@ -11,7 +11,7 @@
 
 typedef struct store_fixture {
     stored_objects objects;
-    private_place place;
+    private_place places[2];
     spw_store *store;
     pthread_t worker;
     bool has_worker;
@@ -20,7 +20,8 @@ typedef struct store_fixture {
     spw_status last_status;
 } store_fixture;
 
-/* Limit: of what may be on disk; 0: none. A stepped store's jobs run when a test runs
+/* Limit: of what may be in each directory; 0: none. Options may say how many of those
+ * there are, which are the fixture's. A stepped store's jobs run when a test runs
  * them, or waits for one. */
 spw_status store_fixture_open_as(torture *t, store_fixture *f,
                                  spw_store_options *options, uint64_t limit_bytes,

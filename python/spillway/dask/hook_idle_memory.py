@@ -19,7 +19,13 @@ import threading
 import time
 from typing import Any
 
-from spillway.dask import free_heap, malloc_variables, manifest, switches
+from spillway.dask import (
+    free_heap,
+    malloc_variables,
+    manifest,
+    process_memory,
+    switches,
+)
 
 NAME = "idle_memory"
 OFF_WITH = (switches.ALL, switches.MALLOC)
@@ -63,32 +69,21 @@ class IdleMemory:
         from tornado.ioloop import PeriodicCallback
 
         self._worker = worker
-        self._replaced: Any = None
         self._timer = PeriodicCallback(self.look, LOOK_EVERY_S * 1000)
         self._seen: int | None = None
         self._quiet_since = 0.0
         self._given_back: int | None = None
-        self._act_bytes = _least_that_dask_acts_on(worker.memory_manager)
         self._not_before = 0.0
 
     def start(self) -> None:
         """Look every half second, and stand before what Dask reads of memory use."""
         self._timer.start()
-        if self._act_bytes:
-            monitor = self._worker.monitor
-            self._replaced = vars(monitor).get("get_process_memory")
-            self._measure = monitor.get_process_memory
-            monitor.get_process_memory = self.process_memory
+        process_memory.give_back_before_reading(self._worker, self.give_back)
 
     def stop(self) -> None:
-        """Leave both, unless somebody else now stands before the second."""
+        """Leave both."""
         self._timer.stop()
-        own = vars(self._worker.monitor)
-        if own.get("get_process_memory") == self.process_memory:
-            if self._replaced is None:
-                del own["get_process_memory"]
-            else:
-                own["get_process_memory"] = self._replaced
+        process_memory.leave(self._worker, self.give_back)
 
     def look(self) -> None:
         """Give memory back when the worker has become idle since the last time."""
@@ -102,24 +97,11 @@ class IdleMemory:
             name = "spillway-idle-memory"
             threading.Thread(target=free_heap.give_back, name=name, daemon=True).start()
 
-    def process_memory(self) -> int:
-        """What Dask reads instead of the resident size: the same, without memory that
-        only malloc holds where that would make Dask act."""
-        before, start = self._measure(), time.monotonic()
-        if before <= self._act_bytes or start < self._not_before:
-            return before
+    def give_back(self) -> None:
+        """Give back what only malloc holds, unless it was done just now."""
+        start = time.monotonic()
+        if start < self._not_before:
+            return
         free_heap.give_back()
-        after, end = self._measure(), time.monotonic()
+        end = time.monotonic()
         self._not_before = end + (end - start) / SHORT_SHARE
-        return after
-
-
-def _least_that_dask_acts_on(manager: Any) -> int:
-    """The least resident size in bytes that has Dask do something; 0 for none."""
-    shares = (
-        manager.memory_target_fraction,
-        manager.memory_spill_fraction,
-        manager.memory_pause_fraction,
-    )
-    share = min((share for share in shares if share), default=0)
-    return int(share * (manager.memory_limit or 0))

@@ -364,6 +364,7 @@ HOOKS: dict[str, tuple[Relies, ...]] = {
         Relies(
             "distributed.worker_memory:WorkerMemoryManager", takes=("memory_limit",)
         ),
+        _is("distributed.system_monitor:SystemMonitor.get_process_memory", "(self)"),
     ),
     "worker_executor": (
         # It has an attribute executors, a mapping with a "default".

@@ -29,12 +29,16 @@ LONG_IDLE_MS = 30_000
 """After so long without being taken it goes altogether."""
 
 FULL_SHARE = 0.6
-"""A process that uses more of its memory limit caches nothing. From there on (its
-`target`) a worker of Dask's starts to spill, which cached memory must not bring about.
-"""
+"""A process that uses more of its memory limit caches nothing."""
+
+CACHED_SHARE = 0.125
+"""So much of the memory limit may be cached at all. A task that takes memory elsewhere
+meets it before anybody has looked, so it must fit between what Dask lets a worker have
+and what it is killed for."""
 
 _lock = threading.Lock()
 _limits: dict[Any, int] = {}
+_full: dict[Any, int] = {}
 _trimmers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "PoolTrimmer"] = (
     weakref.WeakKeyDictionary()
 )
@@ -46,10 +50,13 @@ def memory_limit() -> int:
     return min(_limits.values(), default=system.MEMORY_LIMIT)
 
 
-def limit_memory(owner: Any, limit_bytes: int) -> None:
-    """Have the pool obey a limit of this process, for as long as the owner says so."""
+def limit_memory(owner: Any, limit_bytes: int, full_bytes: int = 0) -> None:
+    """Have the pool obey a limit of this process, for as long as the owner says so;
+    `full_bytes`, unless it is 0: from there on something is done about its memory,
+    which what is cached must not bring about."""
     with _lock:
         _limits[owner] = limit_bytes
+        _full[owner] = min(full_bytes or limit_bytes, int(FULL_SHARE * limit_bytes))
         _tell_the_library()
 
 
@@ -57,11 +64,14 @@ def forget_limit(owner: Any) -> None:
     """Take back what `limit_memory` said for the owner, if anything."""
     with _lock:
         _limits.pop(owner, None)
+        _full.pop(owner, None)
         _tell_the_library()
 
 
 def _tell_the_library() -> None:
-    _native.limit_resident(int(FULL_SHARE * memory_limit()))
+    limit = memory_limit()
+    full = min(_full.values(), default=int(FULL_SHARE * limit))
+    _native.limit_resident(full, int(CACHED_SHARE * limit))
     _native.limit_in_flight(in_flight_limit.limit_in_force(memory_limit()))
 
 

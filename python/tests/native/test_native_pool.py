@@ -72,14 +72,14 @@ def test_nothing_is_cached_in_a_process_over_its_limit(pair):
     left = idle()
     frames = [b"head", *value([bytes(48 * MIB)])]
     try:
-        _native.limit_resident(1)
+        _native.limit_resident(1, 0)
         transfer(near, far, frames)
         assert pooled() - left < MIB
-        _native.limit_resident(0)
+        _native.limit_resident(0, 0)
         transfer(near, far, frames)
         assert pooled() >= 48 * MIB
     finally:
-        _native.limit_resident(0)
+        _native.limit_resident(0, 0)
         _native.trim(0, 0)
 
 
@@ -94,8 +94,23 @@ def test_arguments_that_do_not_fit_are_refused(arguments):
 
 @pytest.mark.parametrize("limit", [-1, 2**63, None, 1.5])
 def test_a_limit_that_is_none_is_refused(limit):
-    with pytest.raises((TypeError, ValueError)):
-        _native.limit_resident(limit)
+    for limits in ((limit, 0), (0, limit)):
+        with pytest.raises((TypeError, ValueError)):
+            _native.limit_resident(*limits)
+
+
+def test_no_more_is_cached_than_may_be(pair):
+    near, far = pair
+    left = idle()
+    try:
+        _native.limit_resident(0, 40 * MIB)
+        transfer(near, far, [b"head", *value([bytes(48 * MIB)])])
+        assert pooled() - left < MIB
+        transfer(near, far, [b"head", *value([bytes(36 * MIB)])])
+        assert pooled() - left >= 36 * MIB
+    finally:
+        _native.limit_resident(0, 0)
+        _native.trim(0, 0)
 
 
 def test_no_frame_shows_what_was_there_before(pair):

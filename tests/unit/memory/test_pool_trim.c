@@ -194,7 +194,7 @@ static void a_large_process_keeps_nothing(void **state)
     (void)state;
     counted_context counted;
     counted_context_open_pool(&counted, 0);
-    spw_context_limit_resident(counted.context, 1000 * MIB);
+    spw_context_limit_resident(counted.context, 1000 * MIB, 0);
     fake_resident_set(1000 * MIB);
     spw_buffer *large = make(&counted, 64 * MIB), *small = make(&counted, MIB);
     spw_buffer_unref(large);
@@ -212,9 +212,29 @@ static void a_large_process_keeps_nothing(void **state)
     for (int i = 0; i < 64; i++)
         spw_buffer_unref(make(&counted, MIB));
     assert_true(cached(&counted) <= 32 * MIB);
-    spw_context_limit_resident(counted.context, 0);
+    spw_context_limit_resident(counted.context, 0, 0);
     spw_buffer_unref(make(&counted, 64 * MIB));
     assert_int_equal(cached(&counted) / (64 * MIB), 1);
+    counted_context_close(&counted);
+}
+
+static void no_more_is_kept_than_may_be(void **state)
+{
+    (void)state;
+    counted_context counted;
+    counted_context_open_pool(&counted, 0);
+    spw_context_limit_resident(counted.context, 0, 100 * MIB);
+    spw_buffer *large = make(&counted, 128 * MIB), *older = make(&counted, 64 * MIB),
+               *newer = make(&counted, 64 * MIB);
+    spw_buffer_unref(large);
+    assert_int_equal(cached(&counted), 0);
+    spw_buffer_unref(older);
+    assert_int_equal(cached(&counted), 64 * MIB);
+    spw_buffer_unref(newer); /* they may be neighbours, and then one */
+    assert_true(cached(&counted) <= 64 * MIB);
+    for (int i = 0; i < 200; i++)
+        spw_buffer_unref(make(&counted, MIB));
+    assert_true(cached(&counted) <= 100 * MIB);
     counted_context_close(&counted);
 }
 
@@ -260,6 +280,7 @@ int main(void)
         TRIM_TEST(so_much_may_stay_and_the_oldest_goes_first),
         TRIM_TEST(a_slab_gives_back_what_lies_between_live_items),
         TRIM_TEST(a_large_process_keeps_nothing),
+        TRIM_TEST(no_more_is_kept_than_may_be),
         TRIM_TEST(what_is_trimmed_is_the_systems_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

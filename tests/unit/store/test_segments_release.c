@@ -80,6 +80,23 @@ static void a_sparse_segment_is_answered_once(void **state)
     close_places(&f);
 }
 
+static void what_was_refused_is_passed_over_if_there_is_another(void **state)
+{
+    segments_fixture f;
+    open_all(*state, &f, 2, 0);
+    spw__range first = reserve(&f, 100);
+    assert_true(spw__segments_refuse(f.segments, &first));
+    spw__range second = reserve(&f, 100);
+    assert_ptr_not_equal(second.segment, first.segment);
+    assert_false(spw__segments_refuse(f.segments, &second));
+    spw__range third = reserve(&f, 100);
+    assert_ptr_equal(third.segment, first.segment);
+    (void)spw__segments_release(f.segments, &first);
+    (void)spw__segments_release(f.segments, &second);
+    (void)spw__segments_release(f.segments, &third);
+    close_places(&f);
+}
+
 enum { IN_FILE = 8, PART = 64 / IN_FILE * MIB };
 
 /* Files, each full. */
@@ -337,6 +354,7 @@ int main(void)
         SCENARIO(a_file_goes_with_its_last_range),
         SCENARIO(whoever_holds_the_file_keeps_it),
         SCENARIO(a_sparse_segment_is_answered_once),
+        SCENARIO(what_was_refused_is_passed_over_if_there_is_another),
         SCENARIO(what_is_left_stays_as_long_as_more_is_wanted),
         SCENARIO(where_a_directory_is_nearly_full_it_does_not),
         SCENARIO(of_several_sparse_segments_those_that_die_are_not_answered),

@@ -2,6 +2,7 @@
  * them meanwhile, and whatever the disk does. */
 #include "spillway/store.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -271,6 +272,53 @@ static void bug_a_disk_that_failed_at_once_was_asked_without_end(void **state)
     store_fixture_close(&f);
 }
 
+/* Of two directories the first takes nothing. A value of several writes goes as a
+ * whole to the other, and so do the next ones, without asking the first again. */
+static void what_one_directory_cannot_take_another_one_does(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    enum { COUNT = 3, SIZE = 1 << 20 };
+    spw_entry *entries[COUNT];
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    options.directory_count = 2;
+    assert_ok(store_fixture_open_as(t, &f, &options, 0, false));
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_ok(store_fixture_put_packed(t, &f, i, SIZE, &entries[i]));
+    io_fault_arm_call("spill_write", 1, ENOSPC);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_ok(spw_entry_spill(entries[i], NULL));
+    assert_int_equal(store_fixture_figures(&f).failures, 0);
+    assert_int_equal(store_fixture_figures(&f).on_disk.count, COUNT);
+    assert_int_equal(store_fixture_figures(&f).files,
+                     1); /* of the first none is left */
+    io_fault_arm(IO_FAULT_NONE, 0, 0);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_ok(store_fixture_check(t, entries[i], i, SIZE));
+    store_fixture_remove_all(entries, COUNT);
+    store_fixture_close(&f);
+}
+
+static void where_none_takes_it_the_value_stays(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    enum { SIZE = 1 << 20 };
+    spw_entry *entry;
+    spw_store_options options = SPW_STORE_OPTIONS_INIT;
+    options.directory_count = 2;
+    disk_fault_room(0);
+    assert_ok(store_fixture_open_as(t, &f, &options, 0, false));
+    assert_ok(store_fixture_put_packed(t, &f, 1, SIZE, &entry));
+    assert_int_equal(spw_entry_spill(entry, &t->error), SPW_STATUS_IO);
+    assert_non_null(strstr(t->error.message, "cannot write"));
+    assert_int_equal(store_fixture_figures(&f).failures, 1);
+    assert_int_equal(store_fixture_figures(&f).disk_bytes, 0);
+    assert_ok(store_fixture_check(t, entry, 1, SIZE));
+    spw_store_remove(entry);
+    store_fixture_close(&f);
+}
+
 static void what_a_disk_says_wrong_is_lost_and_never_taken(void **state)
 {
     torture *t = *state;
@@ -400,7 +448,7 @@ static void a_closed_store_answers_everybody(void **state)
     spw_store_free(f.store);
     f.store = NULL;
     spw_store_remove(entry); /* an entry outlives its store */
-    private_place_close(&f.place);
+    store_fixture_close(&f);
 }
 
 static void compressed_values_come_back(void **state)
@@ -481,6 +529,8 @@ int main(void)
         SCENARIO(what_cannot_be_packed_is_asked_once),
         SCENARIO(a_full_disk_is_said_once_and_asked_again_when_there_is_space),
         SCENARIO(bug_a_disk_that_failed_at_once_was_asked_without_end),
+        SCENARIO(what_one_directory_cannot_take_another_one_does),
+        SCENARIO(where_none_takes_it_the_value_stays),
         SCENARIO(what_a_disk_says_wrong_is_lost_and_never_taken),
         SCENARIO(a_removed_value_lives_on_for_who_has_it),
         SCENARIO(sparse_files_are_emptied),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import dask
 import numpy as np
@@ -173,11 +174,13 @@ async def test_scattered_data_are_gone():
         assert giver.address in known["workers"]
 
 
-async def test_where_no_holder_finds_anything_the_task_fails(monkeypatch):
-    """Such as holders that are not asked: whatever is wrong would come again."""
+async def test_what_comes_damaged_again_and_again_fails_the_task(monkeypatch):
+    """Such as what no holder finds damaged, or what a disk always damages."""
+    seen = []
 
     def refuse(header, frames):
         if checksums.KEY in header:
+            seen.append(1)
             raise checksums.Damaged("it is not what was stored")
 
     async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, user)):
@@ -187,27 +190,81 @@ async def test_where_no_holder_finds_anything_the_task_fails(monkeypatch):
         total = client.submit(checksum, future, workers=user.address)
         with pytest.raises(RuntimeError, match="not what was stored"):
             await soon(total)
+        assert lost_values.MOST_TIMES <= len(seen) <= 3 * lost_values.MOST_TIMES
 
 
-async def test_a_holder_that_has_no_store_finds_nothing():
+async def test_many_tasks_that_use_it_at_once(monkeypatch):
+    """Whoever asks last finds it forgotten already, or made again."""
+
+    def slow(entry, damage=lost_values._damage):
+        time.sleep(0.02)
+        return damage(entry)
+
+    monkeypatch.setattr("spillway.dask.lost_values._damage", slow)
+    async with workers(ALL_SPILL, NONE_SPILLS) as (client, (giver, user)):
+        futures = await on_disk(client, giver, 0, 1, 2)
+        damage(0, 1, 2)
+        sums = [
+            client.submit(checksum, one, workers=user.address, pure=False)
+            for one in futures * 4
+        ]
+        assert await soon(client.gather(sums)) == [right(0), right(1), right(2)] * 4
+
+
+async def test_a_sound_object_is_not_forgotten_for_its_copy_on_disk():
+    async with workers(ALL_SPILL) as (client, (giver,)):
+        (future,) = await on_disk(client, giver, 0)
+        entry = giver.data.entry(future.key)
+        entry.acquire()
+        damage(0)
+        await soon(giver.handlers[lost_values.LOOK]([future.key]))
+        assert giver.data.entry(future.key) is entry
+        entry.unpin()
+
+
+async def test_a_holder_that_has_no_store_looks_at_nothing():
     with dask.config.set({"distributed.worker.memory.target": False}):
         async with workers({"distributed.worker.memory.spill": False}) as (client, _):
             future = client.submit(noise, 0)
             await wait(future)
-            found = lost_values.found_by_holders(client.scheduler, [future.key, "y"])
-            assert await soon(found) == set()
+            damaged = {future.key: 1, "y": 2}
+            found = lost_values.ask_again(client, client.scheduler, damaged)
+            assert await soon(found) == {future.key, "y"}
 
 
-async def test_a_scheduler_that_is_gone_has_found_nothing(caplog):
-    class Gone:
-        async def who_has(self, keys):
-            raise OSError("it is gone")
+class Refuses:
+    """A scheduler, or none."""
 
-    assert await lost_values.found_by_holders(Gone(), ["x"]) == set()
-    assert "it is gone" in caplog.text
+    def __init__(self, error):
+        self.error = error
+
+    async def who_has(self, keys):
+        raise self.error
 
 
-async def test_what_is_deleted_meanwhile_is_not_forgotten():
+@pytest.mark.parametrize("error", [OSError("it is gone"), ValueError("it is blocked")])
+async def test_where_nobody_can_be_asked_it_ends_all_the_same(error, caplog):
+    scheduler = Refuses(error)
+    for number in range(2 * lost_values.MOST_TIMES):
+        asked = await lost_values.ask_again(scheduler, scheduler, {"x": number})
+        assert asked == ({"x"} if number < lost_values.MOST_TIMES else set())
+    assert str(error) in caplog.text
+
+
+def test_one_damage_counts_once_and_few_keys_are_kept():
+    times = lost_values._Times()
+    arrivals = [object() for _ in range(lost_values.MOST_TIMES + 1)]
+    assert all(times.is_less("x", arrivals[0]) for _ in range(100))
+    assert [times.is_less("x", one) for one in arrivals] == [
+        *[True] * lost_values.MOST_TIMES,
+        False,
+    ]
+    for key in range(2 * lost_values.MOST_KEYS):
+        times.is_less(key, arrivals[0])
+    assert len(times._by_key) == lost_values.MOST_KEYS
+
+
+async def test_what_is_made_again_meanwhile_is_not_forgotten():
     async with workers(ALL_SPILL) as (client, (giver,)):
         (future,) = await on_disk(client, giver, 0)
         entry = giver.data.entry(future.key)
@@ -216,5 +273,5 @@ async def test_what_is_deleted_meanwhile_is_not_forgotten():
         await asyncio.sleep(0)
         giver.data[future.key] = noise(0)
         assert giver.data.entry(future.key) is not entry
-        assert await soon(looking) == []
+        await soon(looking)
         assert checksum(giver.data[future.key]) == right(0)

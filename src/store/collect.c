@@ -97,8 +97,10 @@ static int descriptor_of(const spw_payload *on_disk)
     return spw_file_descriptor(slice->file);
 }
 
+/* Returns: in ret_unreadable whether it failed for what is there. */
 static spw_status copy(spw_store *store, const spw_payload *on_disk,
-                       const spw__range *from, const spw__range *to, spw_error *error)
+                       const spw__range *from, const spw__range *to,
+                       bool *ret_unreadable, spw_error *error)
 {
     spw_buffer *buffer;
     const spw_slice *slices = spw_payload_slices(on_disk);
@@ -116,6 +118,7 @@ static spw_status copy(spw_store *store, const spw_payload *on_disk,
         int answer = spw__spill_file_read(source, data, size, from->offset + done);
         if (answer >= 0 && !see(&all, data, size, from->offset + done))
             answer = -EIO;
+        *ret_unreadable = answer < 0;
         if (answer >= 0)
             answer = spw__spill_file_write(
                 target, &(spw__spill_part){.data = data, .size = size}, 1,
@@ -177,14 +180,14 @@ static void exchange(move *one, const spw__range *from, spw__range *to,
 }
 
 static spw_status move_one(spw_store *store, move *one, const spw__range *from,
-                           spw_error *error)
+                           bool *ret_unreadable, spw_error *error)
 {
     spw__range to;
     spw_payload *on_disk = NULL;
     spw_status status = spw__segments_reserve(store->segments, from->bytes, &to, error);
     if (status != SPW_STATUS_OK)
         return status;
-    status = copy(store, one->on_disk, from, &to, error);
+    status = copy(store, one->on_disk, from, &to, ret_unreadable, error);
     if (status == SPW_STATUS_OK)
         status = relocate(store, one->on_disk, from, &to, &on_disk, error);
     if (status == SPW_STATUS_OK)
@@ -208,24 +211,39 @@ static bool still_there(const move *one, const spw__segment *segment,
     return ret_from->segment == segment;
 }
 
-/* Move all that is in a segment. What cannot be moved stays where it is. */
-static void empty(spw_store *store, spw__segment *segment, move *moves)
+/* What is in a segment cannot be read: it stays where it is, unless it has gone. */
+static void leave(const move *one, const spw__segment *segment)
+{
+    spw_store *store = one->entry->store;
+    spw__store_lock(store);
+    if (one->entry->forms.range.segment == segment)
+        spw__segments_leave(store->segments, &one->entry->forms.range);
+    spw__store_unlock(store);
+}
+
+/* Move all that is in a segment. Returns: false if there is no room for it now. */
+static bool empty(spw_store *store, spw__segment *segment, move *moves)
 {
     spw_status status = SPW_STATUS_OK;
+    bool is_unreadable = false;
     spw_error error;
     size_t count;
     while (status == SPW_STATUS_OK && (count = find(store, segment, moves)) > 0) {
         for (size_t i = 0; i < count; i++) {
             spw__range from;
-            if (status == SPW_STATUS_OK && still_there(&moves[i], segment, &from))
-                status = move_one(store, &moves[i], &from, &error);
+            if (status == SPW_STATUS_OK && still_there(&moves[i], segment, &from)) {
+                status = move_one(store, &moves[i], &from, &is_unreadable, &error);
+                if (is_unreadable)
+                    leave(&moves[i], segment);
+            }
             spw_payload_free(moves[i].on_disk);
             spw_entry_unref(moves[i].entry);
         }
     }
-    if (status != SPW_STATUS_OK)
+    if (is_unreadable)
         spw__log(store->context, SPW_LOG_INFO,
                  "a spill file that is half empty stays as it is: %s", error.message);
+    return status == SPW_STATUS_OK || is_unreadable;
 }
 
 static void close_empty(spw_store *store)
@@ -253,12 +271,10 @@ static void move_sparse(spw_store *store)
         return;
     move *moves =
         spw__allocate(store->context, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
-    for (; segment != NULL; segment = next_sparse(store)) {
-        if (moves != NULL)
-            empty(store, segment, moves);
-        else
-            spw__log(store->context, SPW_LOG_INFO,
-                     "no memory to empty a spill file: it stays as it is");
+    bool has_room = moves != NULL;
+    for (; segment != NULL && has_room; segment = next_sparse(store)) {
+        has_room = empty(store, segment, moves);
+        close_empty(store); /* the next one needs the room */
     }
     spw__release(store->context, moves, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
 }

@@ -225,6 +225,22 @@ static bool is_any_trusted(const spw__segments *segments, uint64_t now_ms)
     return false;
 }
 
+static bool is_any_refused(spw__segments *segments)
+{
+    uint64_t now_ms = spw__clock_ms();
+    bool is = false;
+    spw__segments_lock(segments);
+    for (size_t i = 0; i < segments->count; i++)
+        is = is || segments->directories[i].refused_until_ms > now_ms;
+    spw__segments_unlock(segments);
+    return is;
+}
+
+size_t spw__segments_directories(const spw__segments *segments)
+{
+    return segments->count;
+}
+
 bool spw__segments_refuse(spw__segments *segments, const spw__range *range)
 {
     if (!spw__segments_are_ours(segments))
@@ -240,11 +256,11 @@ bool spw__segments_refuse(spw__segments *segments, const spw__range *range)
 /* The first directory from *index on with room for bytes.
  * Returns: whether there is one, in *index; the range if its open file has the room,
  * else the capacity of the file that it needs. With the lock held. */
-static bool find_room(spw__segments *segments, uint64_t bytes, size_t *index,
-                      uint64_t *ret_capacity, spw__range *ret_range)
+static bool find_room(spw__segments *segments, uint64_t bytes, bool takes_refused,
+                      size_t *index, uint64_t *ret_capacity, spw__range *ret_range)
 {
-    uint64_t space = spw__segment_space(bytes), now_ms = spw__clock_ms();
-    uint64_t trusted_ms = is_any_trusted(segments, now_ms) ? now_ms : UINT64_MAX;
+    uint64_t space = spw__segment_space(bytes);
+    uint64_t trusted_ms = takes_refused ? UINT64_MAX : spw__clock_ms();
     for (; *index < segments->count; ++*index) {
         spw__directory *in = &segments->directories[*index];
         if (in->refused_until_ms > trusted_ms)
@@ -270,9 +286,11 @@ static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t
                         spw__range *ret_range)
 {
     spw__directory *in = segment->in;
-    uint64_t space = spw__segment_space(bytes);
+    uint64_t space = spw__segment_space(bytes), room = UINT64_MAX;
     bool is_own = segment->capacity == space;
+    (void)spw__spill_file_room(spw_file_descriptor(segment->file), &room);
     spw__segments_lock(segments);
+    in->is_tight = room < in->file_bytes;
     bool is_done = true;
     if (fits_open(in, space)) {
         take(segments, in->open, bytes, ret_range);
@@ -292,13 +310,15 @@ static bool use_segment(spw__segments *segments, spw__segment *segment, uint64_t
 
 /* In the directories from *index on, which goes behind one where no file can be made.
  * Returns: OK with a range, or with none when there is no room. */
-static spw_status try_reserve(spw__segments *segments, uint64_t bytes, size_t *index,
-                              spw__range *ret_range, spw_error *error)
+static spw_status try_reserve(spw__segments *segments, uint64_t bytes,
+                              bool takes_refused, size_t *index, spw__range *ret_range,
+                              spw_error *error)
 {
     for (;;) {
         uint64_t capacity = 0;
         spw__segments_lock(segments);
-        bool is_room = find_room(segments, bytes, index, &capacity, ret_range);
+        bool is_room =
+            find_room(segments, bytes, takes_refused, index, &capacity, ret_range);
         spw__segments_unlock(segments);
         if (!is_room || ret_range->segment != NULL)
             return SPW_STATUS_OK;
@@ -337,13 +357,15 @@ static spw_status tell_limits(spw__segments *segments, uint64_t bytes, spw_error
 
 /* Errors: LIMIT_EXCEEDED, IO, NO_MEMORY. */
 static spw_status reserve_somewhere(spw__segments *segments, uint64_t bytes,
-                                    spw__range *ret_range, spw_error *error)
+                                    bool takes_refused, spw__range *ret_range,
+                                    spw_error *error)
 {
     spw_status failed = SPW_STATUS_OK;
     for (size_t index = 0; bytes <= SPW__SEGMENT_BYTES_MAX && index < segments->count;
          index++) {
         spw__range range = {0};
-        spw_status status = try_reserve(segments, bytes, &index, &range, error);
+        spw_status status =
+            try_reserve(segments, bytes, takes_refused, &index, &range, error);
         if (range.segment != NULL) {
             *ret_range = range;
             return SPW_STATUS_OK;
@@ -365,7 +387,10 @@ spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
                               "nothing leaves memory in a forked process");
     spw_status status = SPW_STATUS_OK;
     do {
-        status = reserve_somewhere(segments, bytes, ret_range, error);
+        status = reserve_somewhere(segments, bytes, false, ret_range, error);
+        if ((status == SPW_STATUS_IO || status == SPW_STATUS_LIMIT_EXCEEDED) &&
+            is_any_refused(segments))
+            status = reserve_somewhere(segments, bytes, true, ret_range, error);
         if (status != SPW_STATUS_IO && status != SPW_STATUS_LIMIT_EXCEEDED)
             return status;
     } while (spw__segments_collect(segments) > 0);
@@ -413,6 +438,22 @@ static void cut(spw__segments *segments, spw__segment *segment, const spw__range
     segments->own_used -= space;
 }
 
+static bool is_due(const spw__segments *segments)
+{
+    return segments->dead != NULL || segments->given_back_bytes > 0 ||
+           spw__sparse_is_due(segments);
+}
+
+bool spw__segments_are_due(spw__segments *segments)
+{
+    if (!spw__segments_are_ours(segments))
+        return false;
+    spw__segments_lock(segments);
+    bool is = is_due(segments);
+    spw__segments_unlock(segments);
+    return is;
+}
+
 static bool give_back(spw__segments *segments, spw__range *range, bool is_written)
 {
     spw__segment *segment = range->segment;
@@ -435,8 +476,7 @@ static bool give_back(spw__segments *segments, spw__range *range, bool is_writte
     spw__segment_note_if_sparse(segments, segment);
     if (segment->wanted == 0)
         bury(segments, segment);
-    bool is_something = segments->dead != NULL || segments->given_back_bytes > 0 ||
-                        spw__sparse_best(segments, false) != NULL;
+    bool is_something = is_due(segments);
     spw__segments_unlock(segments);
     return is_something;
 }
@@ -479,6 +519,7 @@ uint64_t spw__segments_collect(spw__segments *segments)
         spw__segment_free(segments, segment);
         spw__segments_lock(segments);
         in->file_bytes -= used;
+        in->refused_until_ms = 0; /* there is room again */
         segments->figures.file_bytes -= used;
         segments->figures.files -= !is_foreign;
         segments->figures.foreign_files -= is_foreign;

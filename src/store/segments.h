@@ -79,8 +79,8 @@ spw_status spw__segments_reserve(spw__segments *segments, uint64_t bytes,
 spw_status spw__segments_adopt(spw__segments *segments, spw_file *file, uint64_t offset,
                                uint64_t bytes, spw__range *ret_range, spw_error *error);
 /* Ask of the foreign segments which of them nobody else wants any more: of those
- * next_sparse answers the ones of which we want less than half of the file. Thread:
- * any; asks the file system. */
+ * next_sparse answers the ones of which we want less than half of the file. It answers
+ * each again from now on. Thread: any; asks the file system. */
 void spw__segments_look(spw__segments *segments);
 
 /* The file of a range. Borrows: it, until the range is released; whoever makes a slice
@@ -94,18 +94,26 @@ bool spw__segments_release(spw__segments *segments, spw__range *range);
  * is the last of what its file was reserved for, file and disk have the room again.
  * Thread: any; blocks on the disk. */
 bool spw__segments_give_up(spw__segments *segments, spw__range *range);
+/* What is in the segment of a range cannot be moved: it is answered no more. Borrows:
+ * range, not released meanwhile. Thread: any. */
+void spw__segments_leave(spw__segments *segments, const spw__range *range);
+/* Returns: whether collect or next_sparse(false) has something to do. Thread: any. */
+bool spw__segments_are_due(spw__segments *segments);
 /* A write into a range failed: for half a minute its directory is passed over, as long
  * as another one may be asked. Returns: whether one may. Thread: any; never blocks. */
 bool spw__segments_refuse(spw__segments *segments, const spw__range *range);
+/* How many directories there are. Thread: any. */
+size_t spw__segments_directories(const spw__segments *segments);
 /* Close the files of which nothing is wanted. Returns: bytes that the directories have
  * again, with those of foreign segments that were released since. Thread: any; blocks
  * on the disk. */
 uint64_t spw__segments_collect(spw__segments *segments);
 /* A sealed segment of which less than half is still wanted, for what is in it to be
- * moved; each is answered once, and of those of our own the one of which least is. As
- * long as more is wanted of all of ours together than is not, they wait: what is wanted
- * of them mostly goes by itself, and what was moved was written in vain. But not where
- * a directory is nearly full, nor with is_short, when the disk gave out.
+ * moved; each is answered once between two calls of look, and of those of our own the
+ * one of which least is. As long as more is wanted of all of ours together than is not,
+ * they wait: what is wanted of them mostly goes by itself, and what was moved was
+ * written in vain. But not where a directory or its disk is nearly full, since moving
+ * takes room, nor with is_short, when the disk gave out.
  * Returns: NULL when there is none; only to be compared with those of ranges, for it
  * goes when the last of its own is released. Thread: any. */
 spw__segment *spw__segments_next_sparse(spw__segments *segments, bool is_short);

@@ -29,6 +29,7 @@ typedef struct spw__directory {
     /* With the lock held. */
     uint64_t file_bytes; /* reserved in its files */
     uint64_t refused_until_ms;
+    bool is_tight; /* its file system had less room than its files when one was made */
     spw__segment *open; /* NULL: none */
 } spw__directory;
 
@@ -39,7 +40,8 @@ struct spw__segment {
     uint64_t capacity; /* of a foreign one: what its file had when it was let go of, 0
                           until then */
     uint64_t used, wanted;
-    bool is_sealed, was_sparse;
+    bool is_sealed, is_sparse, is_stuck; /* stuck: what is in it cannot be moved */
+    uint64_t answered_in;                /* round, as a sparse one */
     spw__segment *next, *before; /* among the sparse ones; next among the dead ones */
     /* Of a foreign one. */
     bool is_foreign;            /* fixed */
@@ -59,10 +61,11 @@ struct spw__segments {
     /* Guards what follows and what the above say. A leaf: nothing is called under it.
      */
     pthread_mutex_t lock;
-    spw__segment *sparse; /* those that were not answered yet */
+    spw__segment *sparse;
+    size_t foreign_sparse; /* so many of them */
     spw__segment *dead;
     spw__segment *foreign;
-    uint64_t round;                /* of asking who holds the foreign ones */
+    uint64_t round;                /* of looking */
     uint64_t given_back_bytes;     /* of foreign ones, and collect has not told */
     uint64_t own_used, own_wanted; /* of those of our own that are not dead, together */
     spw__segments_figures figures;
@@ -98,9 +101,9 @@ void spw__segment_free(spw__segments *segments, spw__segment *segment);
 bool spw__directory_has_room(const spw__directory *in, uint64_t space);
 /* Have next_sparse answer a segment, if it is to be. */
 void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment);
-/* Returns: the next one to be emptied, as next_sparse has it; NULL: none is. */
-spw__segment *spw__sparse_best(const spw__segments *segments, bool is_short);
-/* A segment is answered, or dead. */
+/* Returns: whether next_sparse(false) may have something to answer. */
+bool spw__sparse_is_due(const spw__segments *segments);
+/* A segment is dead, or stuck. */
 void spw__sparse_forget(spw__segments *segments, spw__segment *segment);
 /* A foreign segment is dead. */
 void spw__foreign_forget(spw__segments *segments, spw__segment *segment);

@@ -19,10 +19,11 @@ static uint64_t unwanted(const spw__segment *segment)
 
 void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment)
 {
-    if (!segment->is_sealed || segment->was_sparse || segment->wanted == 0 ||
-        segment->wanted >= unwanted(segment))
+    if (!segment->is_sealed || segment->is_sparse || segment->is_stuck ||
+        segment->wanted == 0 || segment->wanted >= unwanted(segment))
         return;
-    segment->was_sparse = true;
+    segment->is_sparse = true;
+    segments->foreign_sparse += segment->is_foreign;
     segment->next = segments->sparse;
     segment->before = NULL;
     if (segment->next != NULL)
@@ -30,11 +31,27 @@ void spw__segment_note_if_sparse(spw__segments *segments, spw__segment *segment)
     segments->sparse = segment;
 }
 
+void spw__sparse_forget(spw__segments *segments, spw__segment *segment)
+{
+    if (!segment->is_sparse)
+        return;
+    segment->is_sparse = false;
+    segments->foreign_sparse -= segment->is_foreign;
+    if (segment->before != NULL)
+        segment->before->next = segment->next;
+    else
+        segments->sparse = segment->next;
+    if (segment->next != NULL)
+        segment->next->before = segment->before;
+    segment->next = segment->before = NULL;
+}
+
 static bool is_crowded(const spw__segments *segments)
 {
     for (size_t i = 0; i < segments->count; i++) {
         const spw__directory *in = &segments->directories[i];
-        if (in->file_bytes > in->limit_bytes - in->limit_bytes / CROWDED_PARTS)
+        if (in->is_tight ||
+            in->file_bytes > in->limit_bytes - in->limit_bytes / CROWDED_PARTS)
             return true;
     }
     return false;
@@ -48,40 +65,40 @@ static bool is_much_unwanted(const spw__segments *segments)
            is_crowded(segments);
 }
 
-spw__segment *spw__sparse_best(const spw__segments *segments, bool is_short)
+bool spw__sparse_is_due(const spw__segments *segments)
 {
-    bool takes_own = is_short || is_much_unwanted(segments);
-    spw__segment *best = NULL;
-    for (spw__segment *one = segments->sparse; one != NULL; one = one->next) {
-        if (one->is_foreign)
-            return one; /* nobody has its space but us */
-        if (takes_own && (best == NULL || one->wanted < best->wanted))
-            best = one;
-    }
-    return best;
-}
-
-void spw__sparse_forget(spw__segments *segments, spw__segment *segment)
-{
-    if (segment->before != NULL)
-        segment->before->next = segment->next;
-    else if (segments->sparse == segment)
-        segments->sparse = segment->next;
-    else
-        return; /* it was answered, or never sparse */
-    if (segment->next != NULL)
-        segment->next->before = segment->before;
-    segment->next = segment->before = NULL;
+    return segments->foreign_sparse > 0 ||
+           (segments->sparse != NULL && is_much_unwanted(segments));
 }
 
 spw__segment *spw__segments_next_sparse(spw__segments *segments, bool is_short)
 {
     if (!spw__segments_are_ours(segments))
         return NULL;
+    spw__segment *best = NULL;
     spw__segments_lock(segments);
-    spw__segment *segment = spw__sparse_best(segments, is_short);
-    if (segment != NULL)
-        spw__sparse_forget(segments, segment);
+    bool takes_own = is_short || is_much_unwanted(segments);
+    for (spw__segment *one = segments->sparse; one != NULL; one = one->next) {
+        if (one->answered_in > segments->round || (!one->is_foreign && !takes_own))
+            continue;
+        /* Nobody has the space of a foreign one but us. */
+        if (best == NULL || one->is_foreign || one->wanted < best->wanted)
+            best = one;
+        if (one->is_foreign)
+            break;
+    }
+    if (best != NULL)
+        best->answered_in = segments->round + 1; /* 0: in none */
     spw__segments_unlock(segments);
-    return segment;
+    return best;
+}
+
+void spw__segments_leave(spw__segments *segments, const spw__range *range)
+{
+    if (!spw__segments_are_ours(segments))
+        return;
+    spw__segments_lock(segments);
+    range->segment->is_stuck = true;
+    spw__sparse_forget(segments, range->segment);
+    spw__segments_unlock(segments);
 }

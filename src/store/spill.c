@@ -138,8 +138,8 @@ bool spw__spill_finish(spw__spill *spill, spw_store_event *ret_event)
     store->figures.written_bytes += spill->written_bytes;
     store->figures.write_ns += spill->write_ns;
     store->figures.compress_ns += spill->compress_ns;
-    if (status != SPW_STATUS_OK)
-        spw__store_collect_later(store); /* what was reserved in vain */
+    if (status != SPW_STATUS_OK || spw__segments_are_due(store->segments))
+        spw__store_collect_later(store); /* what was reserved in vain; or crowds */
     spw__store_unlock(store);
     for (size_t i = 0; i < spill->count; i++) {
         spw__forms forms;

@@ -108,6 +108,8 @@ static spw_status add_item(spw_store *store, spw__spill_item *item, pending *p,
     spw_file *file = spw__range_file(&item->range);
     if (file != p->file || item->range.offset != p->end) {
         status = write_pending(p, error);
+        if (status != SPW_STATUS_OK)
+            return status;
         p->file = file;
         p->offset = p->end = item->range.offset;
     }
@@ -257,7 +259,9 @@ spw_status spw__spill_write(spw__spill *spill, spw_error *error)
     spw_store *store = spill->store;
     spw_status status = compress_all(store, spill, error);
     uint64_t before = spw__clock_ns();
-    while (status == SPW_STATUS_OK && try_write(store, spill, &status, error))
+    size_t tries = spw__segments_directories(store->segments);
+    while (status == SPW_STATUS_OK && try_write(store, spill, &status, error) &&
+           --tries > 0)
         status = SPW_STATUS_OK;
     spill->write_ns = spw__clock_ns() - before;
     for (size_t i = 0; i < spill->count; i++) {

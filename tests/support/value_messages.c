@@ -186,16 +186,20 @@ static void refuse_object(void *self, void *object)
 }
 
 static spw_status open_store(torture *t, uint64_t target_bytes, uint64_t limit_bytes,
-                             unsigned threads, value_store *ret_at)
+                             size_t count, unsigned threads, value_store *ret_at)
 {
     spw_store_options options = SPW_STORE_OPTIONS_INIT;
-    *ret_at = (value_store){.directory = "/tmp/spillway-values-XXXXXX"};
-    assert_non_null(mkdtemp(ret_at->directory));
-    spw_store_directory directory = {ret_at->directory, limit_bytes};
+    spw_store_directory directories[COUNT_OF(ret_at->directories)];
+    *ret_at = (value_store){
+        .directories = {"/tmp/spillway-values-XXXXXX", "/tmp/spillway-values-XXXXXX"}};
+    for (size_t i = 0; i < COUNT_OF(directories); i++) {
+        assert_non_null(mkdtemp(ret_at->directories[i]));
+        directories[i] = (spw_store_directory){ret_at->directories[i], limit_bytes};
+    }
     options.ops =
         (spw_object_ops){refuse_pack, refuse_unpack, refuse_object, refuse_object};
-    options.directories = &directory;
-    options.directory_count = 1;
+    options.directories = directories;
+    options.directory_count = count;
     options.target_bytes = target_bytes;
     return spw__store_create(t->context, &options, threads, &ret_at->store, &t->error);
 }
@@ -203,13 +207,19 @@ static spw_status open_store(torture *t, uint64_t target_bytes, uint64_t limit_b
 spw_status value_store_open(torture *t, uint64_t target_bytes, uint64_t limit_bytes,
                             value_store *ret_at)
 {
-    return open_store(t, target_bytes, limit_bytes, 2, ret_at);
+    return open_store(t, target_bytes, limit_bytes, 1, 2, ret_at);
+}
+
+spw_status value_store_open_with_two(torture *t, uint64_t target_bytes,
+                                     value_store *ret_at)
+{
+    return open_store(t, target_bytes, 0, 2, 2, ret_at);
 }
 
 spw_status value_store_open_stepped(torture *t, uint64_t target_bytes,
                                     value_store *ret_at)
 {
-    return open_store(t, target_bytes, 0, 0, ret_at);
+    return open_store(t, target_bytes, 0, 1, 0, ret_at);
 }
 
 void value_store_close(value_store *at)
@@ -218,7 +228,8 @@ void value_store_close(value_store *at)
         spw_store_close(at->store);
     spw_store_free(at->store);
     at->store = NULL;
-    assert_int_equal(rmdir(at->directory), 0);
+    for (size_t i = 0; i < COUNT_OF(at->directories); i++)
+        assert_int_equal(rmdir(at->directories[i]), 0);
 }
 
 spw_store_figures value_store_figures(const value_store *at)

@@ -31,16 +31,18 @@ spw_status value_message_check(spw_context *context, const spw_payload *payload,
  */
 bool value_message_is_on_disk(const spw_payload *value);
 
-/* A store with a directory, for values that nobody unpacks. */
+/* A store with directories, for values that nobody unpacks. */
 typedef struct value_store {
-    char directory[32];
+    char directories[2][32];
     spw_store *store;
 } value_store;
 
-/* On failure, too, close it afterwards. limit_bytes: of its directory, 0: none. */
+/* On failure, too, close it afterwards. limit_bytes: of its one directory, 0: none. */
 spw_status value_store_open(torture *t, uint64_t target_bytes, uint64_t limit_bytes,
                             value_store *ret_at);
-/* The same with jobs that run when spw__worker_pool_run_one is called. */
+spw_status value_store_open_with_two(torture *t, uint64_t target_bytes,
+                                     value_store *ret_at);
+/* The first with jobs that run when spw__worker_pool_run_one is called. */
 spw_status value_store_open_stepped(torture *t, uint64_t target_bytes,
                                     value_store *ret_at);
 void value_store_close(value_store *at);

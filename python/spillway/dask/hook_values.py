@@ -118,7 +118,7 @@ def _around_gather_remote(gather: Any) -> Any:
         failed = undecoded.take_from(response["data"])
         if not failed:
             return response
-        lost = await lost_values.found_damaged(self.scheduler, failed)
+        lost = await lost_values.ask_again_for(self, self.scheduler, failed)
         # Futures of others are in error from now on; who asked for more asks again.
         for key in failed.keys() - lost:
             state = self.futures.get(key)

@@ -8,6 +8,7 @@ look at what they have, by way of the scheduler, and who finds it damaged says s
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -22,13 +23,23 @@ logger = logging.getLogger("spillway")
 LOOK = "spillway_look_at"
 """The operation of a worker."""
 
-LOST = 8
-"""A form of an entry."""
+LIVE, LOST = 1, 8
+"""Forms of an entry."""
 
 UNREADABLE = ("IO", "CORRUPT")
 """What an error is by which a value is lost."""
 
 Key = Any
+
+LOOK_S = 60
+"""So long holders have time to look."""
+
+MOST_TIMES = 20
+"""What came damaged so often comes so again: a disk damages all that is written. Where
+many have copies it may be one after the other."""
+
+MOST_KEYS = 1000
+"""Of so many keys that came damaged it is known how often."""
 
 _threads = OffloadThreads(1)
 """Of all workers of this process. Values are looked at one after the other."""
@@ -42,47 +53,78 @@ def report_lost(reference: Callable[[], Any], key: Key) -> None:
         _forget(worker, key)
 
 
-async def found_by_holders(scheduler: Any, keys: Collection[Key]) -> set[Key]:
-    """Have all workers that hold some of these values look at what they have stored.
+async def ask_again(owner: Any, scheduler: Any, damaged: Mapping[Key, Any]) -> set[Key]:
+    """Have all workers that hold damaged values look at what they have stored, and
+    forget what is damaged.
 
     Parameters
     ----------
+    owner
+        The client or worker to which they came.
     scheduler
-        What a client or a worker calls its scheduler by.
+        What that calls its scheduler by.
+    damaged
+        By key, what came: the same thing is one damage, however many tasks meet it.
 
-    Returns those that one of them found damaged, and has forgotten. A worker that has
-    no store, or does not answer, has found nothing; so has a scheduler that is gone.
+    Returns those that the owner should ask for again: all, but those that came damaged
+    too often. A worker that has no store, or does not answer, has looked at nothing.
     """
-    message = {"op": LOOK, "keys": list(keys)}
-    try:
-        who_has = await scheduler.who_has(keys=list(keys))
-        holders = sorted({one for holders in who_has.values() for one in holders})
-        answers = await scheduler.broadcast(
-            msg=message, workers=holders, on_error="ignore"
-        )
-    except OSError as error:
-        logger.error("No worker could be asked whether %s are damaged: %s", keys, error)
-        return set()
-    return {key for found in answers.values() for key in found or ()}
+    times = _times.setdefault(owner, _Times())
+    keys = [key for key, arrival in damaged.items() if times.is_less(key, arrival)]
+    if keys:
+        try:
+            await asyncio.wait_for(_have_a_look(scheduler, keys), LOOK_S)
+        except Exception as error:  # of the scheduler's: then nobody looks
+            logger.error(
+                "No worker could be asked whether %s are damaged: %r", keys, error
+            )
+    return set(keys)
 
 
-async def found_damaged(scheduler: Any, failed: Mapping[Key, Undecoded]) -> set[Key]:
-    """Of values that could not be decoded those that a holder found damaged, as
-    `found_by_holders` does."""
-    damaged = [
-        key
+async def ask_again_for(
+    owner: Any, scheduler: Any, failed: Mapping[Key, Undecoded]
+) -> set[Key]:
+    """The same of those values that could not be decoded since they were damaged."""
+    damaged = {
+        key: value
         for key, value in failed.items()
         if isinstance(value.error, checksums.Damaged)
-    ]
-    return await found_by_holders(scheduler, damaged) if damaged else set()
+    }
+    return await ask_again(owner, scheduler, damaged) if damaged else set()
+
+
+async def _have_a_look(scheduler: Any, keys: list[Key]) -> None:
+    who_has = await scheduler.who_has(keys=keys)
+    holders = sorted({one for holders in who_has.values() for one in holders})
+    message = {"op": LOOK, "keys": keys}
+    await scheduler.broadcast(msg=message, workers=holders, on_error="ignore")
+
+
+class _Times:
+    """How often each value came damaged."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, tuple[int, int]] = {}
+
+    def is_less(self, key: Key, arrival: Any) -> bool:
+        """Whether it is not too often yet, with what came now."""
+        count, latest = self._by_key.pop(key, (0, 0))
+        if latest != id(arrival):
+            count += 1
+        if len(self._by_key) >= MOST_KEYS:
+            del self._by_key[next(iter(self._by_key))]
+        self._by_key[key] = count, id(arrival)
+        return count <= MOST_TIMES
+
+
+_times: weakref.WeakKeyDictionary[Any, _Times] = weakref.WeakKeyDictionary()
 
 
 def handler_for(worker: Any, store: Any) -> Callable[..., Any]:
     """What a worker's `handlers[LOOK]` is to be."""
 
-    async def look_at(keys: Collection[Key]) -> list[Key]:
-        """Those of the keys whose values are damaged, and forgotten from now on."""
-        found = []
+    async def look_at(keys: Collection[Key]) -> None:
+        """Forget those of the keys whose values are damaged."""
         for key in keys:
             entry = store.entry(key)
             if entry is None:
@@ -93,8 +135,6 @@ def handler_for(worker: Any, store: Any) -> Callable[..., Any]:
             if why is not None and store.entry(key) is entry:
                 logger.error("%r is damaged on disk, and is forgotten: %s", key, why)
                 _forget(worker, key)
-                found.append(key)
-        return found
 
     return look_at
 
@@ -103,9 +143,11 @@ def _damage(entry: Any) -> Exception | None:
     """What is wrong with what is stored of a value."""
     if entry.forms & LOST:
         return RuntimeError("it could not be read before")
+    if entry.forms & LIVE:  # whatever its disk has
+        return None
     try:
         frames = entry.frames()
-        if frames is None:  # an object, and nothing else
+        if frames is None:  # it is an object by now
             return None
         header = header_of(read(frames[0]))
         known = header.get(checksums.KEY) or [None] * (len(frames) - 1)

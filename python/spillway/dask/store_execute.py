@@ -174,18 +174,20 @@ class TaskRunner:
     async def _why_unread(self, key: Any, dependency: Any, error: BaseException) -> Any:
         """An event for a task that needs what could not be read."""
         is_lost = self._store.is_lost(dependency)
-        if is_lost:
-            store_packer.logger.error(
-                "Lost %r, which could not be read back from disk; unless it was "
-                "scattered it is computed again (%s)",
-                dependency,
-                error,
-            )
-            lost_values.report_lost(self._worker, dependency)
         if is_lost or isinstance(error, Damaged):
+            if is_lost:
+                store_packer.logger.error(
+                    "Lost %r, which could not be read back from disk; unless it was "
+                    "scattered it is computed again (%s)",
+                    dependency,
+                    error,
+                )
+                lost_values.report_lost(self._worker, dependency)
             # Where it came from it may be damaged too, and would come so again.
-            scheduler = self._worker().scheduler
-            if await lost_values.found_by_holders(scheduler, [dependency]) or is_lost:
+            worker = self._worker()
+            # All who waited for one reading have the same error.
+            damaged = {dependency: error}
+            if await lost_values.ask_again(worker, worker.scheduler, damaged):
                 return self._reschedule(key)
         return self._failure(
             key, Undecoded(error).as_error(dependency, "the disk of its worker")

@@ -221,7 +221,8 @@ class _Request:
         logger.error("%r cannot be sent to %s, for it is lost: %s", key, self._who, why)
         if isinstance(why, Damaged):
             # As it came: who sent it has it so too.
-            await lost_values.found_by_holders(self._worker.scheduler, [key])
+            worker = self._worker
+            await lost_values.ask_again(worker, worker.scheduler, {key: why})
         elif self._store.on_lost is not None:
             self._store.on_lost(key)
 

@@ -50,7 +50,7 @@ def around_gather_dep(gather_dep: Any) -> Any:
             return event
         failed = undecoded.take_from(event.data)
         # What is damaged there is missing: it has been forgotten, and is made again.
-        for key in await lost_values.found_damaged(self.scheduler, failed):
+        for key in await lost_values.ask_again_for(self, self.scheduler, failed):
             del failed[key]
         return _partly(event, failed) if failed else event
 

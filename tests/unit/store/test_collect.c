@@ -56,6 +56,32 @@ static void what_is_left_moves_and_the_file_goes(void **state)
     store_fixture_close(&f);
 }
 
+/* There is no room when it is to move; later there is. */
+static void what_had_no_room_moves_when_there_is_some(void **state)
+{
+    torture *t = *state;
+    store_fixture f;
+    spw_entry *entries[COUNT];
+    open_stepped(t, &f, COUNT);
+    (void)leave_one(t, &f, 1, entries);
+    disk_fault_room(0);
+    run_jobs(&f);
+    assert_int_equal(store_fixture_figures(&f).moved_bytes, 0);
+    assert_int_equal(store_fixture_figures(&f).files, 2);
+    disk_fault_room(UINT64_MAX);
+    spw_entry *last;
+    assert_ok(store_fixture_put_packed(t, &f, 2, 1000, &last));
+    assert_ok(spw_entry_spill(last, NULL)); /* whereupon it is looked at again */
+    run_jobs(&f);
+    assert_true(store_fixture_figures(&f).moved_bytes >= SIZE);
+    assert_int_equal(store_fixture_figures(&f).files, 1);
+    assert_ok(store_fixture_check(t, entries[0], 1, SIZE));
+    spw_store_remove(entries[0]);
+    spw_store_remove(entries[COUNT - 1]);
+    spw_store_remove(last);
+    store_fixture_close(&f);
+}
+
 /* A disk that lies once, while bytes move: what it said was written, and the file in
  * which they were right was closed. */
 static void bug_a_move_kept_what_a_disk_said_wrong(void **state)
@@ -147,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(what_is_left_moves_and_the_file_goes),
+        SCENARIO(what_had_no_room_moves_when_there_is_some),
         SCENARIO(bug_a_move_kept_what_a_disk_said_wrong),
         SCENARIO(bug_a_file_was_asked_for_that_had_gone),
         SCENARIO(large_slices_move_too),

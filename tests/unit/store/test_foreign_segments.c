@@ -285,10 +285,13 @@ static void what_its_maker_let_go_of_is_sparse(void **state)
     let_go(&maker, &made[2], 1);
     /* Who adopts holds nothing: each minds its own part. */
     assert_ptr_equal(look(&other), others.segment);
-    assert_null(look(&other));
+    assert_null(spw__segments_next_sparse(other.segments, false));
     assert_null(look(&f)); /* two thirds */
     (void)spw__segments_release(f.segments, &ranges[0]);
     assert_ptr_equal(spw__segments_next_sparse(f.segments, false), ranges[1].segment);
+    assert_null(spw__segments_next_sparse(f.segments, false));
+    assert_ptr_equal(look(&f), ranges[1].segment); /* it was not emptied */
+    spw__segments_leave(f.segments, &ranges[1]);
     assert_null(look(&f));
     release_all(&f, &ranges[1], 1);
     release_all(&other, &others, 1);

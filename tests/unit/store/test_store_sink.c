@@ -1,5 +1,6 @@
 /* A store's sink behind a reader of messages: what has room in memory, what comes to
  * disk, and what becomes of both when they are put, or not. */
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "disk_fault.h"
 #include "framing/message_reader.h"
 #include "framing/message_writer.h"
+#include "io_fault.h"
 #include "store/store_state.h"
 #include "value_messages.h"
 
@@ -395,7 +397,7 @@ static void what_is_left_in_a_sparse_file_moves(void **state)
     enum { COUNT = 70 };
     arriving a = {0};
     spw_entry *entries[COUNT] = {NULL};
-    TRY(value_store_open(t, 1, (uint64_t)COUNT * BODY[0] * 5 / 4, &at));
+    TRY(value_store_open(t, 1, (uint64_t)COUNT * BODY[0] * 15 / 14, &at));
     for (unsigned i = 0; i < COUNT; i++) {
         spw_payload *value;
         end(&a);
@@ -410,6 +412,30 @@ static void what_is_left_in_a_sparse_file_moves(void **state)
     a.message.seed = 7;
     TRY(check_entry(t, entries[0], &a));
     spw_store_remove(entries[0]);
+end:
+    end(&a);
+    value_store_close(&at);
+}
+
+/* Of two directories the first takes nothing: what arrives then goes to memory, and
+ * what comes after it to the other. */
+static void what_one_directory_cannot_take_another_one_does(void **state)
+{
+    torture *t = *state;
+    value_store at;
+    arriving a = {0};
+    spw_payload *value;
+    TRY(value_store_open_with_two(t, 1, &at));
+    for (int i = 0; i < 3; i++) {
+        io_fault_arm_call("spill_write", i == 0 ? 1 : 0, ENOSPC);
+        BEGIN(&at, 1, BODY, 1, &a);
+        TRY(arrive(t, &a, &value));
+        assert_int_equal(value_message_is_on_disk(value), i > 0);
+        TRY(value_message_check(t->context, value, &a.message, 0, &t->error));
+        spw_payload_free(value);
+        end(&a);
+    }
+    assert_int_equal(value_store_figures(&at).failures, 0);
 end:
     end(&a);
     value_store_close(&at);
@@ -595,6 +621,7 @@ int main(void)
         SCENARIO(what_nobody_limits_goes_to_memory),
         SCENARIO(space_comes_back),
         SCENARIO(what_is_left_in_a_sparse_file_moves),
+        SCENARIO(what_one_directory_cannot_take_another_one_does),
         SCENARIO(what_is_spoilt_on_disk_is_seen),
         SCENARIO(nothing_is_taken_while_the_disk_is_behind),
         SCENARIO(only_what_was_received_is_put),

@@ -370,20 +370,22 @@ async def test_tasks_that_are_cancelled_while_they_wait_for_a_disk():
         assert worker.data.figures()["live"]["count"] <= 1
 
 
-async def test_garbage_that_has_grown_old_is_found_when_memory_is_short():
+async def test_garbage_that_has_grown_old_is_found_when_memory_is_short(monkeypatch):
     class Node:
         pass
 
+    memory = [100 * MIB]
+    measure = "distributed.system_monitor.SystemMonitor.get_process_memory"
+    monkeypatch.setattr(measure, lambda self: memory[0])
     async with one_worker("1 GiB") as (_, worker):
-        store, memory = worker.data, [100 * MIB]
-        worker.monitor.get_process_memory = lambda: memory[0]  # 614 are its target
+        store = worker.data
         node = Node()
         node.itself, is_there = node, weakref.ref(node)
         gc.collect()
         del node
         for number in range(5):
             store[number] = noise(number)
-        memory[0] = 617 * MIB
+        memory[0] = 617 * MIB  # 614 are its target
         store.evict()
         await until(lambda: is_there() is None)
         assert len(store.slow) <= 3  # what was asked for, and no more

@@ -9,7 +9,7 @@ import functools
 import logging
 from typing import Any
 
-from spillway.dask import lost_values, manifest, new_comms, switches, undecoded
+from spillway.dask import manifest, new_comms, switches, undecoded
 
 logger = logging.getLogger("spillway")
 
@@ -109,6 +109,8 @@ async def _gathered(
 
 
 def _around_gather_remote(gather: Any) -> Any:
+    from spillway.dask import lost_values
+
     @functools.wraps(gather)
     async def _gather_remote(self: Any, *args: Any, **kwargs: Any) -> Any:
         with undecoded.wanted():

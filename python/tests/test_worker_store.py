@@ -330,6 +330,7 @@ def test_a_full_disk_is_said_once_and_the_values_stay(make, caplog):
         for i in range(30):
             store[i] = os.urandom(10_000)
             settled(store)
+        until(lambda: caplog.records)  # said by a thread, after it has settled
     lines = [r for r in caplog.records if "reached capacity" in r.getMessage()]
     assert len(lines) == 1
     assert store.figures()["disk_bytes"] <= 50_000

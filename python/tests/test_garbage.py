@@ -15,10 +15,12 @@ class Process:
     def __init__(self, size):
         self.size, self.garbage, self.asked = size, 0, 0
         self.is_throttled = False
-        self.watch = GarbageWatch(self.beyond_values, ALLOWANCE, self.collect)
+        self.values = 0
+        self.watch = GarbageWatch(self.memory, ALLOWANCE, self.collect)
+        self.values = 5000
 
-    def beyond_values(self):
-        return self.size + self.garbage
+    def memory(self):
+        return self.values + self.size + self.garbage
 
     def collect(self):
         self.asked += 1
@@ -28,7 +30,7 @@ class Process:
 
     def looks(self, size, garbage=0):
         self.size, self.garbage = size, self.garbage + garbage
-        self.watch.look()
+        self.watch.look(self.values)
         return self.asked
 
 

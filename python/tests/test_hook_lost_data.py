@@ -10,29 +10,18 @@ from distributed import Client, Scheduler, Worker, wait
 from distributed.client import FutureCancelledError
 
 import store_files
+from spilling_workers import ALL_SPILL, SCHEDULER, checksum
 from spillway import _native
 from spillway.dask import disable, enable, hook_lost_data
-from spillway.dask.hook_store import SMALL_KEY
 
 MIB = 1 << 20
 PATIENCE_S = 60
-SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
-ALL_SPILL = {
-    "distributed.worker.memory.target": 1e-9,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    SMALL_KEY: "1 B",
-}
 
 pytestmark = pytest.mark.timeout(180)
 
 
 def noise(seed, size=MIB):
     return np.random.default_rng(seed).integers(0, 256, size, "u1")
-
-
-def checksum(*arrays):
-    return sum(int(array.sum(dtype="u8")) for array in arrays)
 
 
 async def until(condition):

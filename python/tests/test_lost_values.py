@@ -11,21 +11,14 @@ from distributed import Client, Scheduler, Worker, wait
 from distributed.client import FutureCancelledError
 
 from comm_pairs import until
+from spilling_workers import ALL_SPILL, SCHEDULER, checksum
 from spillway.dask import checksums, enable, lost_values
-from spillway.dask.hook_store import SMALL_KEY
 from spillway.dask.stored_frames import Recipient
 from stored_values import LIVE, ON_DISK, PACKED, spoil
 
 MIB = 1 << 20
 PATIENCE_S = 60
-SCHEDULER = {"dashboard_address": ":0", "port": 0, "host": "127.0.0.1"}
-ALL_SPILL = {
-    "distributed.worker.memory.target": 1e-9,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.scheduler.active-memory-manager.start": False,
-    SMALL_KEY: "1 B",
-}
+NO_REPLICAS_GO = {"distributed.scheduler.active-memory-manager.start": False}
 NONE_SPILLS = {
     "distributed.worker.memory.target": 0.9,
     "distributed.worker.memory.spill": False,
@@ -37,10 +30,6 @@ pytestmark = pytest.mark.timeout(180)
 
 def noise(seed, size=4 * MIB):
     return np.random.default_rng(seed).integers(0, 256, size, "u1")
-
-
-def checksum(*arrays):
-    return sum(int(array.sum(dtype="u8")) for array in arrays)
 
 
 def right(*seeds):
@@ -59,7 +48,8 @@ async def workers(*settings):
     """A client and a worker of this process for each."""
     enable()
     async with contextlib.AsyncExitStack() as stack:
-        scheduler = await stack.enter_async_context(Scheduler(**SCHEDULER))
+        with dask.config.set(NO_REPLICAS_GO):
+            scheduler = await stack.enter_async_context(Scheduler(**SCHEDULER))
         made = []
         for one in settings:
             with dask.config.set(one):

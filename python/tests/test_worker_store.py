@@ -302,7 +302,7 @@ def test_it_does_not_look_where_dask_does_not_spill_by_process_memory(make):
 
 def test_it_stops_for_the_monitor_to_look_when_memory_does_not_fall(make):
     size, collected = 10_000, []
-    store = make(excess=lambda: 3 * size, collect=lambda: collected.append(1))
+    store = make(excess=lambda: 3 * size, collect=collected.append)
     for i in range(20):
         store[i] = bytes(size)
     store.evict()

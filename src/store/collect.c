@@ -272,6 +272,9 @@ static void move_sparse(spw_store *store)
     move *moves =
         spw__allocate(store->context, MOVED_AT_ONCE * sizeof *moves, _Alignof(move));
     bool has_room = moves != NULL;
+    if (moves == NULL)
+        spw__log(store->context, SPW_LOG_INFO,
+                 "no memory to empty a spill file: it stays as it is for now");
     for (; segment != NULL && has_room; segment = next_sparse(store)) {
         has_room = empty(store, segment, moves);
         close_empty(store); /* the next one needs the room */

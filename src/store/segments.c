@@ -215,23 +215,20 @@ static void take(spw__segments *segments, spw__segment *segment, uint64_t bytes,
 
 /* ---- reserving ---- */
 
-/* Returns: whether there is a directory into which no write has failed of late. With
- * the lock held. */
-static bool is_any_trusted(const spw__segments *segments, uint64_t now_ms)
+/* Returns: into how many directories a write has failed of late. With the lock held. */
+static size_t count_refused(const spw__segments *segments, uint64_t now_ms)
 {
+    size_t count = 0;
     for (size_t i = 0; i < segments->count; i++)
-        if (segments->directories[i].refused_until_ms <= now_ms)
-            return true;
-    return false;
+        count += segments->directories[i].refused_until_ms > now_ms;
+    return count;
 }
 
 static bool is_any_refused(spw__segments *segments)
 {
     uint64_t now_ms = spw__clock_ms();
-    bool is = false;
     spw__segments_lock(segments);
-    for (size_t i = 0; i < segments->count; i++)
-        is = is || segments->directories[i].refused_until_ms > now_ms;
+    bool is = count_refused(segments, now_ms) > 0;
     spw__segments_unlock(segments);
     return is;
 }
@@ -248,7 +245,7 @@ bool spw__segments_refuse(spw__segments *segments, const spw__range *range)
     uint64_t now_ms = spw__clock_ms();
     spw__segments_lock(segments);
     range->segment->in->refused_until_ms = now_ms + REFUSED_MS;
-    bool is_other = is_any_trusted(segments, now_ms);
+    bool is_other = count_refused(segments, now_ms) < segments->count;
     spw__segments_unlock(segments);
     return is_other;
 }

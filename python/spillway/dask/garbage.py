@@ -16,35 +16,36 @@ class GarbageWatch:
 
     def __init__(
         self,
-        beyond_values: Callable[[], int],
+        memory: Callable[[], int],
         allowance: int,
         collect: Callable[[], object],
     ) -> None:
         """
         Parameters
         ----------
-        beyond_values
-            How many bytes the process has beyond those of its values, now.
+        memory
+            How many bytes the process has now; no values are among them yet.
         allowance
-            By so many bytes that may grow: modules are imported, tasks run.
+            By so many bytes what it has beyond them may grow: modules are imported,
+            tasks run.
         collect
             A full collection, unless it has been too costly of late.
         """
-        self._beyond_values, self._collect = beyond_values, collect
+        self._memory, self._collect = memory, collect
         self._allowance = allowance
-        self._least = beyond_values()
+        self._least = memory()
 
-    def look(self) -> None:
-        """Collect, if it has grown by more since it was least, or since the last time
-        that this was done."""
-        now = self._beyond_values()
+    def look(self, values: int) -> None:
+        """Collect, if what the process has beyond so many bytes of values has grown by
+        more since it was least, or since the last time that this was done."""
+        now = self._memory() - values
         self._least = min(self._least, now)
         if now - self._least <= self._allowance:
             return
         before = _collections()
         self._collect()
         if _collections() > before:
-            self._least = self._beyond_values()  # what is left is no garbage
+            self._least = self._memory() - values  # what is left is no garbage
 
 
 def _collections() -> int:

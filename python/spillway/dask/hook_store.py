@@ -127,11 +127,9 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         manager._maybe_pause_or_unpause(worker, memory)
         return memory - aim
 
-    def beyond_values() -> int:
+    def memory() -> int:
         worker = reference()
-        if worker is None:
-            return 0
-        return worker.monitor.get_process_memory() - store.memory_bytes()
+        return worker.monitor.get_process_memory() if worker is not None else 0
 
     def on_metric(label: str, value: float, unit: str) -> None:
         worker = reference()
@@ -143,7 +141,12 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
             loop.call_soon_threadsafe(lost_values.report_lost, reference, key)
 
     codec = get_compression_settings("distributed.worker.memory.spill-compression")
-    store = worker_store.WorkerStore(
+    garbage = GarbageWatch(
+        memory,
+        int(manager.memory_limit * GARBAGE_SHARE),
+        manager._throttled_gc.collect,
+    )
+    return worker_store.WorkerStore(
         spill_directories(worker, limit),
         target=_target_bytes(manager),
         in_flight=min(256 << 20, max(1, aim // IN_FLIGHT_PARTS)),
@@ -153,17 +156,11 @@ def _make(worker: Any, loop: asyncio.AbstractEventLoop) -> Any:
         excess=excess,
         high=_spill_bytes(manager) - aim if manager.memory_spill_fraction else None,
         look_every=manager.memory_limit // LOOKS,
-        collect=lambda: watch.look(),
+        collect=garbage.look,
         call_soon=loop.call_soon_threadsafe,
         on_metric=on_metric,
         on_lost=on_lost,
     )
-    watch = GarbageWatch(
-        beyond_values,
-        int(manager.memory_limit * GARBAGE_SHARE),
-        manager._throttled_gc.collect,
-    )
-    return store
 
 
 def _target_bytes(manager: Any) -> int:

@@ -23,9 +23,6 @@ logger = logging.getLogger("spillway")
 LOOK = "spillway_look_at"
 """The operation of a worker."""
 
-LIVE, LOST = 1, 8
-"""Forms of an entry."""
-
 UNREADABLE = ("IO", "CORRUPT")
 """What an error is by which a value is lost."""
 
@@ -141,8 +138,8 @@ def handler_for(worker: Any, store: Any) -> Callable[..., Any]:
 
 def _damage(entry: Any) -> Exception | None:
     """What is wrong with what is stored of a value."""
-    if entry.forms & LOST:
-        return RuntimeError("it could not be read before")
+    from spillway.dask.worker_store import LIVE  # a worker has it, and no client
+
     if entry.forms & LIVE:  # whatever its disk has
         return None
     try:

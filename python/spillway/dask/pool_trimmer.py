@@ -37,8 +37,9 @@ meets it before anybody has looked, so it must fit between what Dask lets a work
 and what it is killed for."""
 
 _lock = threading.Lock()
-_limits: dict[Any, int] = {}
-_full: dict[Any, int] = {}
+_limits: dict[Any, tuple[int, int]] = {}
+"""By owner: the limit, and from where on nothing is cached."""
+
 _trimmers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "PoolTrimmer"] = (
     weakref.WeakKeyDictionary()
 )
@@ -47,7 +48,7 @@ _trimmers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "PoolTrimmer"] =
 def memory_limit() -> int:
     """How much memory this process may use: the least of what its workers may, and
     without any the limit of the system."""
-    return min(_limits.values(), default=system.MEMORY_LIMIT)
+    return min((limit for limit, _ in _limits.values()), default=system.MEMORY_LIMIT)
 
 
 def limit_memory(owner: Any, limit_bytes: int, full_bytes: int = 0) -> None:
@@ -55,8 +56,8 @@ def limit_memory(owner: Any, limit_bytes: int, full_bytes: int = 0) -> None:
     `full_bytes`, unless it is 0: from there on something is done about its memory,
     which what is cached must not bring about."""
     with _lock:
-        _limits[owner] = limit_bytes
-        _full[owner] = min(full_bytes or limit_bytes, int(FULL_SHARE * limit_bytes))
+        full = min(full_bytes or limit_bytes, int(FULL_SHARE * limit_bytes))
+        _limits[owner] = limit_bytes, full
         _tell_the_library()
 
 
@@ -64,15 +65,14 @@ def forget_limit(owner: Any) -> None:
     """Take back what `limit_memory` said for the owner, if anything."""
     with _lock:
         _limits.pop(owner, None)
-        _full.pop(owner, None)
         _tell_the_library()
 
 
 def _tell_the_library() -> None:
     limit = memory_limit()
-    full = min(_full.values(), default=int(FULL_SHARE * limit))
+    full = min((full for _, full in _limits.values()), default=int(FULL_SHARE * limit))
     _native.limit_resident(full, int(CACHED_SHARE * limit))
-    _native.limit_in_flight(in_flight_limit.limit_in_force(memory_limit()))
+    _native.limit_in_flight(in_flight_limit.limit_in_force(limit))
 
 
 class PoolTrimmer:

@@ -24,11 +24,9 @@ from spillway.dask import lost_values, value_sizes
 from spillway.dask.checksums import Damaged
 from spillway.dask.offload_threads import OffloadThreads
 from spillway.dask.stored_frames import Preparation, Recipient
+from spillway.dask.worker_store import LIVE, LOST
 
 logger = logging.getLogger("spillway")
-
-LIVE, LOST = 1, 8
-"""Forms of an entry."""
 
 SHORTEST_S = 0.001
 """What takes less than that does in Dask's log."""

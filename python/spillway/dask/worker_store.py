@@ -53,7 +53,7 @@ class WorkerStore(MutableMapping):
         excess: Callable[[], int] = lambda: 0,
         high: int | None = None,
         look_every: int = 1,
-        collect: Callable[[], Any] = lambda: None,
+        collect: Callable[[int], Any] = lambda values: None,
         call_soon: Callable[[Callable[[], None]], Any] | None = None,
         on_metric: Callable[..., Any] | None = None,
         on_lost: Callable[[Key], Any] | None = None,
@@ -75,8 +75,9 @@ class WorkerStore(MutableMapping):
         look_every
             After so many bytes that came into memory the excess is looked at.
         collect
-            Is called when values have left and the process has too much all the same:
-            to free what only the garbage collector finds.
+            Is told what the values take that are in memory, as Dask weighs objects,
+            when some have left and the process has too much all the same: to free what
+            only the garbage collector finds.
         call_soon
             Has the loop call something, from any thread; without, the thread does.
         on_metric
@@ -246,11 +247,6 @@ class WorkerStore(MutableMapping):
             metrics += store_metrics.read_back(figures)
         return {(label, unit): value for label, value, unit in metrics}
 
-    def memory_bytes(self) -> int:
-        """What the values that are in memory take there, as Dask weighs objects."""
-        figures = self._native.figures()
-        return figures["live"]["weight"] + figures["packed"]["bytes"]
-
     def figures(self) -> dict[str, Any]:
         """The library's own."""
         return self._native.figures()
@@ -297,7 +293,9 @@ class WorkerStore(MutableMapping):
         if excess > 0:
             self._evict(excess)
             if self._wish <= 0:
-                self._collect()  # the monitor looks again before more leaves
+                figures = self._native.figures()
+                self._collect(figures["live"]["weight"] + figures["packed"]["bytes"])
+                # The monitor looks again before more leaves.
         else:
             self._wish = 0
 
